@@ -692,6 +692,8 @@ WORKER_CONCURRENCY_MAX: Final = 500
 """The most streams that one wake contains."""
 WORKER_TIMEOUT_S: Final = 300.0
 """How long one call of a function may take, while other streams wait for it: longer than most answers of models."""
+WORKER_READ_ATTEMPTS: Final = 6
+"""Attempts to read a stream, while other streams wait for it: 2 to 3 s, and then the worker tries it again later."""
 WORKER_LEASE_S: Final = 30.0
 """The default of the public protocol. A worker that crashes delays its streams by this time at most."""
 WORKER_HEARTBEATS_PER_LEASE: Final = 3
@@ -734,6 +736,8 @@ WORKER_KEYS_S: Final = 3_600.0
 """The age at which a key set is fetched again, so that a key that the server has retired is forgotten."""
 WORKER_KEYS_REFETCH_S: Final = 10.0
 """Between requests for a key set because of unknown keys, which anybody can send."""
+WORKER_KEYS_RETRY_S: Final = 1.0
+"""Between requests for a key set that has never been fetched. Until then, every call is refused, forged or not."""
 WORKER_KEYS_FETCH_S_MAX: Final = 5.0
 """For one such request: the server waits 15 s for the reply to its webhook."""
 WORKER_KEY_SETS_MAX: Final = 16

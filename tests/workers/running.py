@@ -1,13 +1,15 @@
 """Runs workers inside tests, and records what they do."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from typing import Any
 
 from mainstem.client import AsyncStreams, NotFound
 from mainstem.client.core.retries import Retries
 from mainstem.client.workers import Worker, WorkerBatch, worker
+from tests.support.http_gates import HttpGate
 from tests.support.waits import eventually_async
 
 HASTE = Retries(attempts_max=None, delay_s=0.01, delay_s_max=0.05)
@@ -83,3 +85,17 @@ async def is_processed(streams: AsyncStreams, *paths: str, subscription: str = "
     assert described is not None
     acked = {link["path"]: link["acked_offset"] for link in described["streams"]}
     return all([acked.get(path) == (await streams.head(path)).next_offset for path in paths])
+
+
+@contextmanager
+def counting(server: str, end: str) -> Iterator[tuple[str, list[float]]]:
+    """Yield a URL that leads to a server, and the times of the requests whose path ends like this."""
+    times_s: list[float] = []
+
+    def holds(method: str, path: str) -> bool:
+        if path.partition("?")[0].endswith(end):
+            times_s.append(time.monotonic())
+        return False
+
+    with closing(HttpGate(server, holds)) as gate:
+        yield gate.url, times_s

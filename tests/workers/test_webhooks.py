@@ -1,9 +1,10 @@
 """`verify_webhook` in a real Starlette app, with webhooks of a real server and with forged ones."""
 
+import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any
@@ -19,8 +20,10 @@ from starlette.routing import Route
 from mainstem import limits
 from mainstem.client import AsyncStreams, Streams
 from mainstem.client.workers import Wake, WebhookRefused, verify_webhook
+from mainstem.server import create_app
 from tests.support.http_gates import HttpGate
 from tests.support.waits import eventually
+from tests.support.webhook_receivers import Call
 
 
 class App:
@@ -190,3 +193,54 @@ def test_a_forged_call_that_waits_for_keys_does_not_hold_up_genuine_ones(own_ser
         eventually(gate.reached)
         assert post(genuine) == 200
         assert forged.result() == 503
+
+
+async def test_two_embedded_servers_have_keys_of_their_own(receive):
+    """Both have the same URL. Each refuses what the other one has signed."""
+    servers = [create_app(store="memory", allow_local_webhooks=True) for _ in range(2)]
+    async with servers[0].lifespan(), servers[1].lifespan():
+        calls = []
+        for server in servers:
+            receiver = receive()
+            config = {"type": "webhook", "pattern": "orders/*", "webhook": {"url": receiver.url}}
+            target = "/v1/stream/__ds/subscriptions/mailer"
+            headers = {"content-type": "application/json"}
+            await server.client().request("PUT", target, body=json.dumps(config).encode(), headers=headers)
+            await server.client().create("orders/1", "application/json", body={"n": 1})
+            calls.append(await asyncio.to_thread(receiver.next))
+        for call, server, other in zip(calls, servers, reversed(servers), strict=True):
+            wake = await verify_webhook(Received(call), server.client(), subscription="mailer")
+            assert wake.subscription_id == "mailer"
+            with pytest.raises(WebhookRefused) as caught:
+                await verify_webhook(Received(call), other.client())
+            assert caught.value.code == "key_unknown"
+
+
+class Received:
+    """A call that a receiver has received, as a request of a web application."""
+
+    def __init__(self, call: Call) -> None:
+        self.headers = call.headers
+        self._body = call.body
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+
+async def test_calls_cause_few_requests_for_keys_while_the_server_has_none(own_server, monkeypatch):
+    """Anybody can send a call with a key that nobody knows."""
+    monkeypatch.setattr(limits, "WORKER_KEYS_RETRY_S", 600.0)
+    asked: list[str] = []
+
+    def holds(method: str, path: str) -> bool:
+        asked.append(path)
+        return False
+
+    with closing(HttpGate(own_server.url, holds)) as gate:
+        server = f"{gate.url}/elsewhere"
+        for number in range(5):
+            signature = f"t={int(time.time())},kid=key-{number},ed25519=AAAA"
+            with pytest.raises(WebhookRefused) as caught:
+                await verify_webhook(Received(Call({"webhook-signature": signature}, b"{}")), server)
+            assert caught.value.code == "keys_unavailable"
+    assert len(asked) == 1

@@ -1,17 +1,19 @@
 """Workers with a real server: delivery, acknowledgements, failures, leases and stops."""
 
 import asyncio
-from contextlib import closing
+from contextlib import closing, contextmanager
 
+import httpx2
 import pytest
 
 from mainstem import limits
 from mainstem.client import AsyncStreams, BadArgument, UnreadableMessage
+from mainstem.client.aio.transport import HttpReply, HttpTransport
 from mainstem.client.workers import SubscriptionRefused, Worker, WorkerBatch, worker
 from mainstem.testing.clock import SECOND_US, FakeClock
 from tests.support.http_gates import HttpGate
-from tests.support.waits import eventually_async
-from tests.workers.running import HASTE, JSON, Record, describe, is_processed, running
+from tests.support.waits import eventually, eventually_async
+from tests.workers.running import HASTE, JSON, Record, counting, describe, is_processed, running
 
 
 async def test_new_data_reaches_the_function_and_is_acknowledged(own_server):
@@ -198,6 +200,58 @@ async def test_a_function_that_takes_too_long_is_cancelled_and_called_again(own_
     assert [batch.attempt for batch in record.started] == [1, 2]
 
 
+async def test_a_function_that_suppresses_its_timeout_has_failed(own_server):
+    async def hang_once(batch):
+        if batch.attempt == 1:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                return
+
+    record = Record(hang_once)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", timeout_s=0.1), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert [batch.attempt for batch in record.started] == [1, 2]
+
+
+@pytest.mark.parametrize("what", ["resume", "on_failure"])
+async def test_a_resume_or_an_on_failure_that_hangs_holds_up_other_streams_only_until_its_timeout(own_server, what):
+    async def hang(about, error=None):
+        if "orders/bad" in (about, getattr(about, "stream", "")):
+            await asyncio.Event().wait()
+
+    async def fail(batch):
+        if batch.stream == "orders/bad":
+            raise ValueError("never")
+
+    record = Record(fail)
+    made = record.make_worker("orders/*", timeout_s=0.2, attempts_max=1, concurrency=1, **{what: hang})
+    async with AsyncStreams(own_server.url) as streams:
+        await made.subscribe(streams)
+        for path in ("orders/bad", "orders/good"):
+            await streams.create(path, JSON, body={"path": path})
+        async with running(made, streams):
+            await eventually_async(lambda: is_processed(streams, "orders/good"))
+            assert not await is_processed(streams, "orders/bad")
+
+
+async def test_a_stream_that_cannot_be_read_does_not_hold_up_the_others(own_server, monkeypatch):
+    monkeypatch.setattr(limits, "WORKER_READ_ATTEMPTS", 2)
+    record = Record()
+    made = record.make_worker("orders/*", concurrency=1)
+    async with AsyncStreams(own_server.url) as direct:
+        await made.subscribe(direct)
+        for path in ("orders/bad", "orders/good"):
+            await direct.create(path, JSON, body={"path": path})
+        with closing(HttpGate(own_server.url, lambda method, path: "/orders/bad?" in path)) as gate:
+            async with AsyncStreams(gate.url, timeout_s=0.2) as streams, running(made, streams):
+                await eventually_async(lambda: is_processed(direct, "orders/good"))
+    assert [batch.stream for batch in record.started] == ["orders/good"]
+
+
 async def test_a_call_that_hangs_holds_up_other_streams_only_until_its_timeout(own_server):
     async def hang(batch):
         if batch.stream == "orders/1":
@@ -372,6 +426,58 @@ async def test_a_function_that_suppresses_its_cancellation_is_neither_acknowledg
     assert all(batch.generation > first.generation for batch in later)
 
 
+async def test_a_stream_waits_for_a_call_that_ignores_its_cancellation(own_server, monkeypatch, caplog):
+    """The worker has lost the lease of the call, so it claims the stream again. `Record` finds calls that overlap."""
+    monkeypatch.setattr(limits, "WORKER_CANCEL_S", 0.1)
+    release = asyncio.Event()
+
+    async def ignore(batch):
+        while batch.stream == "orders/1" and not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                pass
+
+    record = Record(ignore)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        await streams.create("orders/2", JSON)
+        async with running(record.make_worker("orders/*", lease_s=1, timeout_s=None), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.started)
+            await streams.request("POST", "/v1/subscriptions/billing/redeliver", body=b"{}")
+            await streams.append("orders/2", {"n": 2})
+            await eventually_async(lambda: is_processed(streams, "orders/2"))
+            assert [batch.stream for batch in record.started] == ["orders/1", "orders/2"]
+            release.set()
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert [batch.stream for batch in record.started] == ["orders/1", "orders/2", "orders/1"]
+    assert "two calls" not in caplog.text
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+async def test_a_function_that_blocks_the_event_loop_beyond_its_lease_has_failed(own_server, caplog, awaits):
+    def has_lease() -> bool:
+        target = f"{own_server.url}/v1/subscriptions/billing"
+        return httpx2.get(target, trust_env=False).json()["holder"] is not None
+
+    async def block(batch):
+        if batch.attempt < 3:
+            assert has_lease()
+            eventually(lambda: not has_lease())
+            if awaits:
+                await asyncio.Event().wait()
+
+    record = Record(block)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", lease_s=1), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert [batch.attempt for batch in record.started] == [1, 2, 3]
+    assert "asyncio.to_thread" in caplog.text
+
+
 async def test_two_workers_share_a_subscription_and_no_data_is_processed_twice(own_server):
     """Either may be quicker to claim a wake. When the one that works is stopped, the other one continues."""
     record = Record()
@@ -456,6 +562,62 @@ async def test_a_function_that_does_not_end_is_cancelled_and_its_work_released(o
     assert (record.batches, other.messages) == ([], [{"n": 1}])
 
 
+@pytest.mark.parametrize("when", ["during the call", "after the call"])
+async def test_a_stop_does_not_wait_for_a_server_that_does_not_answer(own_server, when, monkeypatch):
+    monkeypatch.setattr(limits, "WORKER_RELEASE_S", 0.2)
+    release = asyncio.Event()
+    record = Record(lambda batch: release.wait())
+    made = record.make_worker("orders/*", lease_s=600)
+    async with AsyncStreams(own_server.url) as direct:
+        await made.subscribe(direct)
+        await direct.create("orders/1", JSON, body={"n": 1})
+        with closing(HttpGate(own_server.url, lambda method, path: path.endswith("/ack"))) as gate:
+            async with AsyncStreams(gate.url) as streams, running(made, streams) as task:
+                await eventually_async(lambda: record.started)
+                if when == "after the call":
+                    release.set()
+                    await eventually_async(gate.reached)
+                made.stop()
+                release.set()
+                await asyncio.wait_for(task, 15)  # and not for the lease of ten minutes
+    assert record.messages == [{"n": 1}]
+
+
+async def test_a_run_that_is_cancelled_during_its_claim_leaves_no_lease_behind(own_server):
+    record, other = Record(), Record()
+    made = record.make_worker("orders/*", lease_s=600)
+    claiming = asyncio.Event()
+    async with AsyncStreams(own_server.url) as streams:
+        await made.subscribe(streams)
+        await streams.create("orders/1", JSON, body={"n": 1})
+        with announcing(streams, "/claim", claiming):
+            task = asyncio.create_task(made.run(streams))
+            await claiming.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        async with running(other.make_worker("orders/*", lease_s=600), streams):
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert (record.started, other.messages) == ([], [{"n": 1}])
+
+
+@contextmanager
+def announcing(streams, end, event):
+    """Set an event when a client has sent a request whose path ends like this, and before it gets the reply."""
+    send = streams._transport.send
+
+    async def announce(request):
+        reply = await send(request)
+        if request.target.endswith(end):
+            event.set()
+            await asyncio.sleep(0)
+        return reply
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams._transport, "send", announce)
+        yield
+
+
 # Trouble with streams and subscriptions
 
 
@@ -497,6 +659,41 @@ async def is_trimmed(streams):
     return earliest is not None and not earliest.endswith("_0000000000000000")
 
 
+async def test_a_stream_that_was_created_again_and_is_empty_counts_as_processed(own_server):
+    record = Record()
+    made = record.make_worker("orders/*")
+    async with AsyncStreams(own_server.url) as streams:
+        await made.subscribe(streams)
+        await streams.create("orders/1", JSON, body={"n": 1})
+        async with running(made, streams):
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+            await streams.delete("orders/1")
+            await streams.create("orders/1", JSON)
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+            await streams.append("orders/1", {"n": 2})
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert record.messages == [{"n": 1}, {"n": 2}]
+
+
+async def test_a_wake_that_changes_nothing_is_not_claimed_again_at_once(start_thread, monkeypatch):
+    """The stream has expired, so the worker cannot read it, but the server has not removed it yet."""
+    monkeypatch.setattr(limits, "REAP_EVERY_S", 3600.0)
+    monkeypatch.setattr(limits, "WORKER_LOOK_S", 0.5)
+    clock = FakeClock()
+    server = start_thread(clock_us=clock)
+    record = Record()
+    made = record.make_worker("orders/*")
+    with counting(server.url, "/claim") as (url, claims_s):
+        async with AsyncStreams(url) as streams:
+            await made.subscribe(streams)
+            await streams.create("orders/1", JSON, ttl_s=10, body={"n": 1})
+            clock.advance(20)
+            async with running(made, streams):
+                await eventually_async(lambda: len(claims_s) >= 3)
+    assert claims_s[2] - claims_s[0] > 0.9
+    assert record.started == []
+
+
 async def test_a_subscription_and_a_wake_stream_that_are_deleted_are_created_again(own_server, monkeypatch):
     monkeypatch.setattr(limits, "WORKER_CLAIM_S", 0.1)
     record = Record()
@@ -508,6 +705,25 @@ async def test_a_subscription_and_a_wake_stream_that_are_deleted_are_created_aga
             await eventually_async(lambda: describe(streams))
             await streams.append("orders/1", {"n": 1})
             await eventually_async(lambda: record.messages == [{"n": 1}])
+
+
+async def test_a_wake_stream_that_is_closed_is_reported_once_and_replaced_by_regular_claims(
+    own_server, monkeypatch, caplog
+):
+    monkeypatch.setattr(limits, "WORKER_CLAIM_S", 1.0)
+    record = Record()
+    with counting(own_server.url, "/claim") as (url, claims_s):
+        async with AsyncStreams(url) as streams:
+            await streams.create("orders/1", JSON)
+            async with running(record.make_worker("orders/*"), streams):
+                await streams.close("wakes/billing")
+                await eventually_async(lambda: "is closed" in caplog.text)
+                claims_s.clear()
+                await eventually_async(lambda: len(claims_s) == 4)
+                await streams.append("orders/1", {"n": 1})
+                await eventually_async(lambda: record.messages == [{"n": 1}])
+    assert claims_s[3] - claims_s[0] > 1.5
+    assert caplog.text.count("is closed") == 1
 
 
 async def test_another_configuration_is_refused(own_server):
@@ -566,6 +782,116 @@ async def test_a_resume_that_fails_is_tried_again(own_server):
             await streams.append("orders/1", {"n": 1})
             await eventually_async(lambda: record.messages == [{"n": 1}])
     assert calls == ["orders/1", "orders/1"]
+    assert record.started[0].attempt == 1
+
+
+@pytest.mark.parametrize("wrong", ["now", "0000000000000000_0000000000000099"])
+async def test_a_resume_that_returns_a_wrong_offset_loses_no_data(own_server, wrong, caplog):
+    calls = []
+
+    def resume(path):
+        calls.append(path)
+        return wrong if len(calls) <= 2 else None
+
+    record = Record()
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", resume=resume), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert record.messages == [{"n": 1}]
+    assert "resume returned" in caplog.text
+
+
+# Tokens and damaged replies
+
+
+class BrokenToken:
+    """A token that comes from a service that fails at times."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self.failures = 0
+
+    def __call__(self) -> str:
+        if self.broken:
+            self.failures += 1
+            raise OSError("the identity provider is down")
+        return "token"
+
+    async def fail(self) -> None:
+        """Fail at least twice."""
+        self.broken, self.failures = True, 0
+        await eventually_async(lambda: self.failures >= 2)
+        self.broken = False
+
+
+@pytest.mark.parametrize("when", ["claim", "heartbeat"])
+async def test_a_token_that_fails_for_a_moment_does_not_end_the_run(own_server, when):
+    token = BrokenToken()
+
+    async def act(batch):
+        if when == "heartbeat" and batch.attempt == 1 and not token.failures:
+            await token.fail()
+
+    record = Record(act)
+    async with AsyncStreams(own_server.url) as direct, AsyncStreams(own_server.url, token=token) as streams:
+        await direct.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", lease_s=3), streams):
+            if when == "claim":
+                token.broken = True
+            await direct.append("orders/1", {"n": 1})
+            if when == "claim":
+                await token.fail()
+            await eventually_async(lambda: is_processed(direct, "orders/1"))
+    assert {"n": 1} in record.messages
+
+
+async def test_a_token_that_fails_for_a_moment_does_not_end_the_wake_messages(own_server, monkeypatch):
+    monkeypatch.setattr(limits, "WORKER_CLAIM_S", 600.0)
+    token, record = BrokenToken(), Record()
+    async with AsyncStreams(own_server.url) as direct, AsyncStreams(own_server.url, token=token) as streams:
+        await direct.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*"), streams):
+            await direct.append("orders/1", {"n": 1})
+            await eventually_async(lambda: is_processed(direct, "orders/1"))
+            token.broken = True
+            await direct.delete("wakes/billing")
+            await token.fail()
+            for number in range(2, 5):
+                await direct.append("orders/1", {"n": number})
+                await eventually_async(lambda: is_processed(direct, "orders/1"))
+    assert record.messages == [{"n": number} for number in range(1, 5)]
+
+
+async def test_a_damaged_reply_to_a_claim_does_not_end_the_run(own_server):
+    """The lease that the reply contained expires, and the worker claims again."""
+
+    class Damaged(HttpReply):
+        async def receive(self) -> bytes:
+            return (await super().receive())[:-1]
+
+    class Damaging(HttpTransport):
+        damaged = False
+
+        async def send(self, request):
+            reply = await super().send(request)
+            if request.target.endswith("/claim") and reply.head.ok and not self.damaged:
+                self.damaged = True
+                reply.__class__ = Damaged
+            return reply
+
+    record = Record()
+    made = record.make_worker("orders/*", lease_s=1)
+    async with httpx2.AsyncClient(trust_env=False) as http:
+        transport = Damaging(http, own_server.url, 30.0, owns_http=False)
+        async with AsyncStreams(own_server.url, transport=transport) as streams:
+            await made.subscribe(streams)
+            await streams.create("orders/1", JSON, body={"n": 1})
+            async with running(made, streams):
+                await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert transport.damaged
+    assert record.messages == [{"n": 1}]
 
 
 # Declarations
@@ -573,7 +899,14 @@ async def test_a_resume_that_fails_is_tried_again(own_server):
 
 @pytest.mark.parametrize(
     "options",
-    [{"concurrency": 0}, {"concurrency": 501}, {"lease_s": 0.5}, {"lease_s": 601}, {"attempts_max": 0}],
+    [
+        {"concurrency": 0},
+        {"concurrency": 501},
+        {"lease_s": 0.5},
+        {"lease_s": 601},
+        {"attempts_max": 0},
+        {"subscription": "eu/billing"},
+    ],
 )
 def test_values_that_cannot_work_are_refused(options):
     with pytest.raises(BadArgument, match=next(iter(options))):
@@ -621,3 +954,17 @@ async def test_a_stop_before_the_run_counts_once(own_server):
         await asyncio.wait_for(made.run(streams), 30)
         async with running(made, streams) as task:
             assert not task.done()
+
+
+async def test_a_stop_after_the_run_has_no_effect_on_the_next_one(own_server):
+    record = Record()
+    made = record.make_worker("orders/*")
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(made, streams) as task:
+            made.stop()
+            await asyncio.wait_for(task, 30)
+        made.stop()
+        async with running(made, streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.messages == [{"n": 1}])

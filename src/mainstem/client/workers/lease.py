@@ -22,6 +22,11 @@ class LeaseLost(Exception):
     """This worker no longer holds the wake: another one may have it. The message says why."""
 
 
+def describe_error(error: Exception) -> str:
+    """Return why a request failed: because of the server, or because the application could not give a token for it."""
+    return error.detail if isinstance(error, ClientError) else f"the client could not send a request: {error!r}"
+
+
 class Lease:
     """One claimed wake. `hold` is its only sender, so its requests never overtake each other."""
 
@@ -42,6 +47,8 @@ class Lease:
         """The time between two heartbeats, and the longest that one request may take."""
         self._deadline_s = asked_s + claim.lease_s  # from before the request, so never later than the server's
         self.claim = claim
+        self.overslept = False
+        """Whether the latest request began only after the lease had ended: something has blocked the event loop."""
 
     def note(self, path: str, offset: str) -> None:
         """Acknowledge an offset soon."""
@@ -52,6 +59,16 @@ class Lease:
         """Let `hold` acknowledge what is left and end the wake."""
         self._progress.finish()
         self._changed.set()
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the lease has ended, unless the server is late in noticing it."""
+        return self._clock_s() >= self._deadline_s
+
+    @property
+    def moved(self) -> bool:
+        """Whether any offset has been noted."""
+        return self._progress.moved
 
     async def hold(self) -> bool:
         """Keep the lease until `finish` is called. Return whether another wake follows; raise `LeaseLost`."""
@@ -64,6 +81,7 @@ class Lease:
                 except TimeoutError:
                     pass
             self._changed.clear()
+            self.overslept = self.is_overdue
             done = self._progress.finished
             more = await self._acknowledge(self._progress.pending(), done=done)
             if done:
@@ -104,10 +122,10 @@ class Lease:
                     response = await self._streams.run(self._streams.operations.send(request, retries=ONCE))
             except TimeoutError:
                 reason = "the server did not answer in time"
-            except ClientError as error:
-                if not may_repeat(error):
+            except Exception as error:
+                if isinstance(error, ClientError) and not may_repeat(error):
                     raise
-                reason = error.detail
+                reason = describe_error(error)
             else:
                 self._deadline_s = sent_s + self.claim.lease_s
                 return response.body

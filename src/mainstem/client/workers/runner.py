@@ -10,8 +10,7 @@ import socket
 import time
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -24,11 +23,9 @@ from mainstem.client.core.errors import (
     OffsetGone,
     ResponseError,
     StreamExists,
-    StreamGone,
     may_repeat,
 )
 from mainstem.client.core.protocol import decode_json, next_offset
-from mainstem.client.core.results import Batch
 from mainstem.client.core.retries import Retries, read_retry_after
 from mainstem.client.workers.core.batches import WorkerBatch
 from mainstem.client.workers.core.failures import Failures
@@ -41,8 +38,10 @@ from mainstem.client.workers.core.subscription_requests import (
     refusal_text,
 )
 from mainstem.client.workers.core.wakes import Claim, WakeStream
-from mainstem.client.workers.lease import ONCE, Lease, LeaseLost
+from mainstem.client.workers.lease import ONCE, Lease, LeaseLost, describe_error
+from mainstem.client.workers.processor import StreamProcessor
 from mainstem.client.workers.signals import stop_on_sigterm
+from mainstem.client.workers.tasks import cancel, wait_for_any
 
 logger = logging.getLogger("mainstem.client")
 
@@ -85,6 +84,8 @@ class Worker:
             raise BadArgument("a worker needs an async function: begin it with `async def`")
         if not pattern or not subscription:
             raise BadArgument("a worker needs a pattern and the id of a subscription")
+        if "/" in subscription:
+            raise BadArgument(f"the subscription id {subscription!r} contains a slash; use another character")
         if not 1 <= concurrency <= limits.WORKER_CONCURRENCY_MAX:
             raise BadArgument(f"concurrency is {concurrency}; it must be 1 to {limits.WORKER_CONCURRENCY_MAX}")
         if not limits.LEASE_MS_MIN <= lease_s * 1000 <= limits.LEASE_MS_MAX:
@@ -106,8 +107,11 @@ class Worker:
         self.resume = resume
         self._clock_s = clock_s
         self._failures = Failures(replace(backoff, attempts_max=None), random.random)
+        self._busy: set[str] = set()
+        """The streams that are being processed, some of them perhaps by a call that ignores its cancellation."""
         self._stops_at_once = False
-        """Whether `stop` was called before `run`."""
+        """Whether `stop` was called before the first `run`."""
+        self._has_run = False
         self._stopping: asyncio.Event | None = None
         """Of the current run. An event belongs to its event loop, and a worker may run in one after the other."""
 
@@ -118,11 +122,11 @@ class Worker:
     def stop(self) -> None:
         """Stop gracefully: finish the running functions within `stop_s`, acknowledge them, and return from `run`.
 
-        Call it from the event loop of `run`. A stop before `run` has begun counts, too. SIGTERM does the same, unless
-        the application handles that signal.
+        Call it from the event loop of `run`. A stop before the first `run` has begun counts, too; one after a run has
+        ended has no effect. SIGTERM does the same, unless the application handles that signal.
         """
         if self._stopping is None:
-            self._stops_at_once = True
+            self._stops_at_once = not self._has_run
         else:
             self._stopping.set()
 
@@ -135,6 +139,7 @@ class Worker:
             raise BadArgument(
                 "this worker is already running; to process more streams at the same time, raise concurrency"
             )
+        self._has_run = True
         if self._stops_at_once:
             self._stops_at_once = False
             return
@@ -152,7 +157,7 @@ class Worker:
         await self._prepare(streams, asyncio.Event()).subscribe()
 
     def _prepare(self, streams: AsyncStreams, stopping: asyncio.Event) -> "_Run":
-        return _Run(self, streams, self._failures, stopping, self._clock_s)
+        return _Run(self, streams, self._failures, self._busy, stopping, self._clock_s)
 
 
 def worker(
@@ -210,6 +215,7 @@ class _Run:
         worker: Worker,
         streams: AsyncStreams,
         failures: Failures,
+        busy: set[str],
         stopping: asyncio.Event,
         clock_s: Callable[[], float],
     ) -> None:
@@ -220,6 +226,7 @@ class _Run:
         self._unlimited = replace(self._operations.sender.retries, attempts_max=None)
         self._name = f"{socket.gethostname()[:64]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._failures = failures
+        self._busy = busy
         self._stopping = stopping
         self._clock_s = clock_s
         self._woken = asyncio.Event()
@@ -232,20 +239,26 @@ class _Run:
         try:
             while not self._stopping.is_set():
                 self._woken.clear()
-                lease = await self._until_stopped(self._claim())
+                lease = await self._claim_until_stopped()
                 if lease is None:
-                    await _wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
+                    await wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
                     continue
-                if due := self._failures.select_due(lease.claim.streams, self._clock_s()):
+                now_s = self._clock_s()
+                free = [stream for stream in lease.claim.streams if stream.path not in self._busy]
+                if due := self._failures.select_due(free, now_s):
+                    recorded = self._failures.recorded
                     if not await self._process(lease, due):
-                        await _wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
+                        await wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
+                    elif not lease.moved and self._failures.recorded == recorded:
+                        # Nothing has changed, so the next wake is the same: its streams were just deleted, for example.
+                        await wait_for_any(limits.WORKER_LOOK_S, self._stopping)
                 else:
+                    wait_s = self._failures.wait_s(free, now_s) if free else limits.WORKER_LOOK_S
                     await self._release(lease)
                     # Wake messages do not matter here: the release has just caused one.
-                    wait_s = self._failures.wait_s(lease.claim.streams, self._clock_s())
-                    await _wait_for_any(min(wait_s, limits.WORKER_LOOK_S), self._stopping)
+                    await wait_for_any(min(wait_s, limits.WORKER_LOOK_S), self._stopping)
         finally:
-            await _cancel(follower)
+            await cancel(follower)
 
     async def subscribe(self) -> str:
         """Create the wake stream and the subscription if they are missing. Return the end of the wake stream."""
@@ -267,26 +280,43 @@ class _Run:
             raise
         return end
 
-    async def _follow_wakes(self, offset: str) -> None:
-        """Set `_woken` at every wake message. Recover if the wake stream was trimmed or deleted."""
-        failures = 0
+    async def _follow_wakes(self, start: str) -> None:
+        """Set `_woken` at every wake message. Recover from everything: without wake messages, work would wait."""
+        name = self._worker.wake_stream
+        failures, closed = 0, False
+        offset: str | None = start
         while True:
             try:
-                async for batch in self._streams.follow(self._worker.wake_stream, offset):
+                if offset is None:
+                    offset = await self.subscribe()
+                async for batch in self._streams.follow(name, offset):
                     failures, offset = 0, batch.offset
                     if not batch.empty:
                         self._woken.set()
-                offset = "now"  # somebody closed the wake stream; the regular claims have to be enough
+                if not closed:
+                    logger.warning("the wake stream %s is closed; the worker asks for work from time to time", name)
+                closed, offset = True, "now"
+                await asyncio.sleep(limits.WORKER_CLAIM_S)  # until then, a closed stream can only be deleted
+                continue
             except OffsetGone as error:
                 offset = error.earliest_offset or "now"
-            except (NotFound, StreamGone):
-                with suppress(ClientError):
-                    offset = await self.subscribe()
-            except ClientError as error:
-                logger.warning("cannot follow the wake stream %s: %s", self._worker.wake_stream, error.detail)
+            except NotFound:
+                offset = None
+            except Exception as error:  # noqa: BLE001 (a token of the application may fail with any error)
+                logger.warning("cannot follow the wake stream %s yet: %s", name, describe_error(error))
             self._woken.set()
             failures += 1
             await asyncio.sleep(BACKOFF.delay(failures, random.random))
+
+    async def _claim_until_stopped(self) -> Lease | None:
+        claim = asyncio.create_task(self._claim())
+        try:
+            return await self._until_stopped(claim)
+        except asyncio.CancelledError:
+            lease = claim.result() if claim.done() and not claim.cancelled() and claim.exception() is None else None
+            if lease is not None:
+                await _end(lease, asyncio.create_task(lease.hold()))
+            raise
 
     async def _claim(self) -> Lease | None:
         """Return the lease of the wake that this worker now holds; None if there is no work for it."""
@@ -296,16 +326,17 @@ class _Run:
             asked_s = self._clock_s()  # of this attempt, because the lease does not begin with an earlier one
             try:
                 response = await self._streams.run(self._operations.send(request, retries=ONCE))
-            except ClientError as error:
-                if not may_repeat(error):
+                claim = decode_json(response.body, Claim, "the reply to a claim")
+            except Exception as error:  # noqa: BLE001 (a token of the application may fail with any error)
+                if isinstance(error, ClientError) and not may_repeat(error):
                     await self._accept_refusal(error)
                     return None
-                logger.warning("cannot claim the subscription %r yet: %s", self._worker.subscription, error.detail)
+                name = self._worker.subscription
+                logger.warning("cannot claim the subscription %r yet: %s", name, describe_error(error))
                 failures += 1
                 wait_s = read_retry_after(error.headers) if isinstance(error, ResponseError) else None
                 await asyncio.sleep(max(wait_s or 0.0, self._unlimited.delay(failures, random.random)))
             else:
-                claim = decode_json(response.body, Claim, "the reply to a claim")
                 return Lease(self._streams, self._requests, claim, asked_s, self._clock_s)
 
     async def _accept_refusal(self, error: ClientError) -> None:
@@ -318,23 +349,26 @@ class _Run:
         logger.warning("somebody deleted the subscription %r; the worker creates it", self._worker.subscription)
         await self.subscribe()
 
-    async def _until_stopped(self, call: Coroutine[Any, Any, T]) -> T:
+    async def _until_stopped(self, call: Awaitable[T]) -> T:
         """Return the result of a call to the server. Once the worker is stopped, the call gets WORKER_RELEASE_S more,
-        because a claim that is abandoned delays its streams by a lease time."""
-        task = asyncio.create_task(call)
+        because a claim or release that is abandoned delays its streams by a lease time."""
+        task = asyncio.ensure_future(call)
         try:
             stopped = asyncio.create_task(self._stopping.wait())
             try:
                 await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                await _cancel(stopped)
+                await cancel(stopped)
             if not task.done():
                 await asyncio.wait({task}, timeout=limits.WORKER_RELEASE_S)
             if not task.done():
                 raise Stopped
             return task.result()
+        except asyncio.CancelledError:
+            await asyncio.wait({task}, timeout=limits.WORKER_RELEASE_S)
+            raise
         finally:
-            await _cancel(task)
+            await cancel(task)
 
     # Working
 
@@ -346,7 +380,10 @@ class _Run:
         """
         waiting = deque(due)
         count = min(self._worker.concurrency, len(waiting))
-        runners = [asyncio.create_task(self._process_streams(lease, waiting)) for _ in range(count)]
+        processor = StreamProcessor(
+            self._worker, self._streams, lease, self._failures, self._busy, self._stopping, self._clock_s
+        )
+        runners = [asyncio.create_task(processor.process(waiting)) for _ in range(count)]
         holder = asyncio.create_task(lease.hold())
         stopper = asyncio.create_task(self._wait_for_stop())
         try:
@@ -355,29 +392,30 @@ class _Run:
                 watched = unfinished | {holder, stopper}
                 await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
                 unfinished = {runner for runner in runners if not runner.done()}
-            if holder.done():
-                return self._report_loss(holder)
-            await _cancel(*runners)
-            for runner in runners:
-                if runner.done() and not runner.cancelled():
-                    runner.result()  # a fault of the worker itself must not pass silently
-            lease.finish()
-            await asyncio.wait({holder})
-            return self._report_loss(holder)
+            if not holder.done():
+                await cancel(*runners)
+                for runner in runners:
+                    if runner.done() and not runner.cancelled():
+                        runner.result()  # a fault of the worker itself must not pass silently
+                lease.finish()
+            return await self._until_stopped(holder)
+        except (LeaseLost, ClientError) as error:
+            self._report_loss(error)
+            if lease.overslept:
+                logger.error(
+                    "the event loop did not run for longer than the lease: a function of a worker must not block it; "
+                    "run blocking code with asyncio.to_thread"
+                )
+                processor.fail_calls()
+            return False
         finally:
             waiting.clear()  # so that a function that suppresses its cancellation is not followed by another one
-            await _cancel(stopper, *runners)
+            await cancel(stopper, *runners)
             if not holder.done():
-                lease.finish()
-                await asyncio.wait({holder}, timeout=limits.WORKER_RELEASE_S)
-                await _cancel(holder)
+                await _end(lease, holder)
 
-    def _report_loss(self, holder: asyncio.Task[bool]) -> bool:
-        try:
-            return holder.result()
-        except (LeaseLost, ClientError) as error:
-            logger.warning("lost the lease of the subscription %r: %s", self._worker.subscription, error)
-            return False
+    def _report_loss(self, error: LeaseLost | ClientError) -> None:
+        logger.warning("lost the lease of the subscription %r: %s", self._worker.subscription, error)
 
     async def _wait_for_stop(self) -> None:
         """Return when the time is over that running functions have after a stop."""
@@ -387,137 +425,13 @@ class _Run:
     async def _release(self, lease: Lease) -> None:
         lease.finish()
         try:
-            await lease.hold()
-        except LeaseLost as error:
-            logger.warning("cannot release the subscription %r: %s", self._worker.subscription, error)
-
-    async def _process_streams(self, lease: Lease, waiting: deque[WakeStream]) -> None:
-        while waiting and not self._stopping.is_set():
-            stream = waiting.popleft()
-            try:
-                await self._process_stream(lease, stream)
-            except Exception:  # the server refuses to read the stream, or `resume` failed
-                failures = self._failures.record(stream.path, stream.acked_offset, self._clock_s())
-                logger.exception("cannot process %s (failure %d)", stream.path, failures)
-
-    async def _process_stream(self, lease: Lease, stream: WakeStream) -> None:
-        """Process a stream up to the offset where it ended when it was claimed."""
-        offset, trimmed = await self._find_start(stream), False
-        if offset > stream.acked_offset:
-            lease.note(stream.path, min(offset, stream.tail_offset))
-        while offset < stream.tail_offset and not self._stopping.is_set():
-            try:
-                page = await self._read(stream.path, offset)
-            except OffsetGone as error:
-                if error.earliest_offset is None or error.earliest_offset <= offset:
-                    raise
-                logger.warning("%s was trimmed before it was processed, up to %s", stream.path, error.earliest_offset)
-                offset, trimmed = error.earliest_offset, True
-                continue
-            except NotFound:
-                return  # the stream was deleted
-            if not page.empty:
-                batch = _make_batch(page, stream.path, offset, lease.claim.generation, trimmed, self._failures)
-                if not await self._call(batch):
-                    return
-                trimmed = False
-            if page.offset == offset:
-                return
-            offset = page.offset
-            lease.note(stream.path, offset)
-
-    async def _find_start(self, stream: WakeStream) -> str:
-        """Return where to read: the acknowledged offset, or the one that the application has kept if it is later."""
-        if self._worker.resume is None:
-            return stream.acked_offset
-        known = self._worker.resume(stream.path)
-        kept = await known if inspect.isawaitable(known) else known
-        _stop_if_cancelled()
-        return stream.acked_offset if kept is None else max(kept, stream.acked_offset)
-
-    async def _read(self, path: str, offset: str) -> Batch:
-        request = self._operations.requests.read(path, offset)
-        response = await self._streams.run(self._operations.send(request, retries=self._unlimited))
-        return self._operations.read_page(path, response)
-
-    async def _call(self, batch: WorkerBatch) -> bool:
-        """Call the function. Return whether the batch counts as processed."""
-        failure: Exception | None = None
-        try:
-            async with asyncio.timeout(self._worker.timeout_s):
-                await self._worker.handler(batch)
-        except asyncio.CancelledError as error:
-            failure = RuntimeError(f"the function was cancelled from within: {error!r}")
-        except Exception as error:  # noqa: BLE001 (any error of the function is a failed attempt)
-            failure = error
-        _stop_if_cancelled()
-        if failure is not None:
-            return await self._fail(batch, failure)
-        self._failures.forget(batch.stream)
-        return True
-
-    async def _fail(self, batch: WorkerBatch, error: Exception) -> bool:
-        """Record a failed call. Return whether `on_failure` has taken care of the batch."""
-        failures = self._failures.record(batch.stream, batch.start_offset, self._clock_s())
-        place = f"{batch.stream} at {batch.start_offset}"
-        logger.warning("the worker's function failed for %s (attempt %d)", place, failures, exc_info=error)
-        on_failure = self._worker.on_failure
-        if on_failure is None or failures < self._worker.attempts_max:
-            return False
-        try:
-            answer = on_failure(batch, error)
-            if inspect.isawaitable(answer):
-                await answer
-        except Exception:
-            logger.exception("on_failure failed for %s; the worker tries the batch again", place)
-            return False
-        _stop_if_cancelled()
-        self._failures.forget(batch.stream)
-        return True
+            await self._until_stopped(lease.hold())
+        except (LeaseLost, ClientError) as error:
+            self._report_loss(error)
 
 
-def _make_batch(page: Batch, path: str, offset: str, generation: int, trimmed: bool, failures: Failures) -> WorkerBatch:
-    return WorkerBatch(
-        data=page.data,
-        offset=page.offset,
-        content_type=page.content_type,
-        up_to_date=page.up_to_date,
-        closed=page.closed,
-        stream=path,
-        start_offset=offset,
-        attempt=failures.count(path, offset) + 1,
-        generation=generation,
-        trimmed=trimmed,
-    )
-
-
-async def _wait_for_any(wait_s: float, *events: asyncio.Event) -> None:
-    waits = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await _cancel(*waits)
-
-
-def _stop_if_cancelled() -> None:
-    """Raise `CancelledError` if the task was cancelled, even if a function of the application has suppressed it.
-
-    The lease may be lost by then, so the function's result no longer counts: another worker gets the data.
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
-
-
-async def _cancel(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until they have ended. Their errors are for those who ask for their results."""
-    for task in tasks:
-        task.cancel()
-    if not tasks:
-        return
-    ended, stuck = await asyncio.wait(tasks, timeout=limits.WORKER_CANCEL_S)
-    for task in ended:
-        if not task.cancelled():
-            task.exception()
-    if stuck:
-        logger.error("%d functions of a worker ignore their cancellation and still run", len(stuck))
+async def _end(lease: Lease, holder: asyncio.Task[bool]) -> None:
+    """End the wake of a lease after its run was cancelled."""
+    lease.finish()
+    await asyncio.wait({holder}, timeout=limits.WORKER_RELEASE_S)
+    await cancel(holder)

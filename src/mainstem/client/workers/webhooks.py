@@ -43,7 +43,8 @@ async def verify_webhook(
 ) -> Wake:
     """Return the wake that a request brings. Raise `WebhookRefused` unless the server signed it just now.
 
-    `server` is a client of the server or its URL. The keys come from there, never from an address in the request.
+    `server` is a client of the server or its URL. The keys come from there, never from an address in the request. They
+    are kept for a while per URL or client, so use one client for all calls.
     Pass `subscription`, too: a server signs the webhooks of all its subscriptions with the same key, so the receiver of
     another one could forward its calls to you.
     """
@@ -90,8 +91,8 @@ class KeySet:
         is_fresh = self._fetched_s is not None and now_s - self._fetched_s <= limits.WORKER_KEYS_S
         if is_fresh and find_key(self._keys, kid) is not None:
             return False  # even during a fetch, which a forged call with an unknown key may have caused
-        is_allowed = self._asked_s is None or now_s - self._asked_s >= limits.WORKER_KEYS_REFETCH_S
-        return self._fetching is not None or is_allowed
+        wait_s = limits.WORKER_KEYS_RETRY_S if self._fetched_s is None else limits.WORKER_KEYS_REFETCH_S
+        return self._fetching is not None or self._asked_s is None or now_s - self._asked_s >= wait_s
 
     async def _fetch(self, server: AsyncStreams | str) -> None:
         try:
@@ -105,7 +106,6 @@ class KeySet:
                 raise WebhookRefused("keys_unavailable", "the key set of the server is too large")
             self._keys = decode_json(body, dict[str, Any], "the key set of the server")
         except (ClientError, TimeoutError) as error:
-            self._asked_s = None if self._fetched_s is None else self._asked_s
             if isinstance(error, WebhookRefused):
                 raise
             reason = error.detail if isinstance(error, ClientError) else "the server did not answer in time"
@@ -124,15 +124,27 @@ async def _request_keys(streams: AsyncStreams) -> bytes:
     return response.body
 
 
-_key_sets: "WeakKeyDictionary[asyncio.AbstractEventLoop, OrderedDict[str, KeySet]]" = WeakKeyDictionary()
+class KeySets:
+    """The key sets that one event loop keeps."""
+
+    def __init__(self) -> None:
+        self._of_urls: OrderedDict[str, KeySet] = OrderedDict()
+        self._of_clients: WeakKeyDictionary[AsyncStreams, KeySet] = WeakKeyDictionary()
+        """Clients with one URL may have different servers: all embedded apps have the same URL."""
+
+    def find(self, server: AsyncStreams | str) -> KeySet:
+        if not isinstance(server, str):
+            return self._of_clients.setdefault(server, KeySet())
+        found = self._of_urls.setdefault(server, KeySet())
+        self._of_urls.move_to_end(server)
+        if len(self._of_urls) > limits.WORKER_KEY_SETS_MAX:
+            self._of_urls.popitem(last=False)
+        return found
+
+
+_key_sets: "WeakKeyDictionary[asyncio.AbstractEventLoop, KeySets]" = WeakKeyDictionary()
 
 
 def _find_key_set(server: AsyncStreams | str) -> KeySet:
     """Return the key set of a server. Each event loop has its own, because a task belongs to its loop."""
-    known = _key_sets.setdefault(asyncio.get_running_loop(), OrderedDict())
-    name = server if isinstance(server, str) else server.url + server.operations.requests.prefix
-    found = known.setdefault(name, KeySet())
-    known.move_to_end(name)
-    if len(known) > limits.WORKER_KEY_SETS_MAX:
-        known.popitem(last=False)
-    return found
+    return _key_sets.setdefault(asyncio.get_running_loop(), KeySets()).find(server)

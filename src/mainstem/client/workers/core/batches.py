@@ -17,4 +17,4 @@ class WorkerBatch(Batch):
     generation: int
     """The number of the wake. A later wake of the subscription has a greater one."""
     trimmed: bool = False
-    """Whether data before this batch was trimmed from the stream before the worker could read it."""
+    """Whether the stream was trimmed, or deleted and created again, so that data before this batch may be missing."""

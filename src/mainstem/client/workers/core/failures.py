@@ -13,6 +13,9 @@ from mainstem.client.workers.core.wakes import WakeStream
 class Failing:
     offset: str
     failures: int
+    """How often the data from this offset has failed, whether or not the function was called with it."""
+    calls: int
+    """How often a call of the function has failed."""
     due_s: float
 
 
@@ -27,20 +30,29 @@ class Failures:
         self._delays = delays
         self._chance = chance
         self._failing: OrderedDict[str, Failing] = OrderedDict()
+        self.recorded = 0
+        """How many failures have been recorded in all."""
 
-    def record(self, path: str, offset: str, now_s: float) -> int:
-        """Record that the data from an offset failed. Return how often it has failed."""
-        failures = self.count(path, offset) + 1
+    def record(self, path: str, offset: str, now_s: float, *, called: bool = True) -> Failing:
+        """Record that the data from an offset failed, in a call of the function or before it."""
+        self.recorded += 1
+        last = self._find(path, offset)
+        failures = last.failures + 1
         due_s = now_s + self._delays.delay(failures, self._chance)
-        self._failing[path] = Failing(offset, failures, due_s)
+        failing = Failing(offset, failures, last.calls + called, due_s)
+        self._failing[path] = failing
         self._failing.move_to_end(path)
         if len(self._failing) > limits.WORKER_FAILING_STREAMS_MAX:
             self._failing.popitem(last=False)
-        return failures
+        return failing
 
-    def count(self, path: str, offset: str) -> int:
+    def count_calls(self, path: str, offset: str) -> int:
+        """Return how many calls with the data from an offset have failed."""
+        return self._find(path, offset).calls
+
+    def _find(self, path: str, offset: str) -> Failing:
         failing = self._failing.get(path)
-        return failing.failures if failing is not None and failing.offset == offset else 0
+        return failing if failing is not None and failing.offset == offset else Failing(offset, 0, 0, 0.0)
 
     def forget(self, path: str) -> None:
         self._failing.pop(path, None)

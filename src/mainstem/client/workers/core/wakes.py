@@ -2,6 +2,9 @@
 
 import msgspec
 
+from mainstem.client.core.errors import BadArgument
+from mainstem.streams.rules.offsets import FORM
+
 
 class WakeStream(msgspec.Struct, frozen=True):
     """A stream of a wake. Its data from `acked_offset` to `tail_offset` has not been acknowledged."""
@@ -11,6 +14,17 @@ class WakeStream(msgspec.Struct, frozen=True):
     tail_offset: str
     link_type: str = "glob"
     has_pending: bool = True
+
+
+def check_kept(kept: object, stream: WakeStream) -> None:
+    """Raise `BadArgument` unless an application can have kept this offset of a stream.
+
+    The worker acknowledges everything before it, so a wrong one would lose data without a call of the function.
+    """
+    if not isinstance(kept, str) or FORM.fullmatch(kept) is None:
+        raise BadArgument(f"resume returned {kept!r:.100} for {stream.path}; return the `offset` of a batch, or None")
+    if kept > stream.tail_offset:
+        raise BadArgument(f"resume returned {kept} for {stream.path}, which ends at {stream.tail_offset} already")
 
 
 class Wake(msgspec.Struct, frozen=True):
