@@ -601,6 +601,8 @@ RUN_HEARTBEAT_S: Final = 5.0
 RUN_HEARTBEAT_WAIT_S: Final = 5.0
 """How long a heartbeat may take, with its retries. A process whose connection hangs sends others before it counts as
 lost."""
+RUN_HEARTBEAT_BYTES_MAX: Final = 256 * KIB
+"""One part of the list of its runs that a process sends after a heartbeat. If the log refuses one, they are halved."""
 RUN_HEARTBEATS_MISSED_MAX: Final = 3
 """Heartbeats that a process may miss. At the next one of another process, 15 to 20 s after its own last one, it is
 lost, and its runs are ended within another 5 s. Nobody misses any while the server is away."""

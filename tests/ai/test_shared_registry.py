@@ -9,6 +9,7 @@ from mainstem.ai import Runs, durable
 from mainstem.ai.registry import Ended, Heartbeat, Stopped, encode_entry
 from mainstem.ai.runs import REGISTRY
 from mainstem.client import ConnectionFailed, NotFound
+from mainstem.server import create_app
 from tests.ai.embedded import embedded, find, read
 from tests.ai.sources import Source, count
 from tests.support.waits import eventually_async
@@ -116,6 +117,33 @@ async def test_a_heartbeat_without_a_reply_is_followed_by_another(log, monkeypat
         assert "got no reply" in caplog.text
 
 
+@pytest.mark.parametrize("bytes_max", [20_000, 900])
+async def test_a_process_with_more_runs_than_fit_into_an_append_is_not_lost(monkeypatch, bytes_max):
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.02)
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_BYTES_MAX", 40_000)
+    log = create_app(store="memory", max_body_bytes=bytes_max)
+    async with log.lifespan(), Runs(log) as runs, Runs(log) as others:
+        started = await asyncio.gather(
+            *(runs.start(Source().read(), id=f"{number}-" + "x" * 200) for number in range(100))
+        )
+
+        async def is_listed():
+            lists = [entry for entry in await read(runs, REGISTRY) if entry["type"] == "running"]
+            listed = [run["id"] for entry in lists for run in entry["runs"]]
+            return len(set(listed)) == 100
+
+        async def heartbeats():
+            return [entry["worker"] for entry in await read(runs, REGISTRY) if entry["type"] == "heartbeat"]
+
+        async def is_judged():
+            return (await heartbeats()).count(others.shared.registry.worker) > 3 * limits.RUN_HEARTBEATS_MISSED_MAX
+
+        await eventually_async(is_listed)
+        await eventually_async(is_judged)
+        assert {run.status for run in started} == {"running"}
+        assert len(others.shared.registry.active) == 100
+
+
 @embedded
 async def test_a_registry_that_was_deleted_is_created_again(runs, monkeypatch, caplog):
     monkeypatch.setattr(limits, "RUN_RETRY_S", 0.01)
@@ -143,7 +171,7 @@ async def test_runs_whose_end_was_trimmed_from_the_registry_are_not_active_for_e
         assert (await find(runs, "trimmed")).active
         await runs.streams.delete(REGISTRY)  # like a registry of which only later entries are left
         await eventually_async(lambda: "trimmed" not in runs.shared.registry.active)
-        await others._send_heartbeat()
+        await others._heartbeats.send()
         await eventually_async(lambda: "trimmed" in runs.shared.registry.active)
         await run.stop("enough")
         assert await (await find(runs, "trimmed")).wait() == "stopped"

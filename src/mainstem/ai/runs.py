@@ -19,8 +19,9 @@ from mainstem.access import OWN_STREAMS
 from mainstem.ai.errors import RunNotFound, RunsNotOpen, StreamInUse, TooManyRuns
 from mainstem.ai.execution import Execution, Source, append, discard
 from mainstem.ai.formats import DEFAULT_REASONS, Format, last_message, read_outcome
+from mainstem.ai.heartbeats import Heartbeats
 from mainstem.ai.pieces import BufferedBytes, encode_piece
-from mainstem.ai.registry import Ended, Entry, Heartbeat, Outcome, Registry, RunRecord, Status, Stopped
+from mainstem.ai.registry import Ended, Entry, Outcome, Registry, RunRecord, Status, Stopped
 from mainstem.ai.shared_registry import SharedRegistry
 from mainstem.ai.turns import Turns
 from mainstem.client.aio.streams import AsyncStreams
@@ -143,6 +144,7 @@ class Runs:
         self.prefix = prefix
         self._worker = uuid.uuid4().hex
         self.shared = SharedRegistry(self.streams, registry, Registry(self._worker), self._take_entry)
+        self._heartbeats = Heartbeats(self.shared)
         self._drain_s = drain_s
         self._describe_error = describe_error
         self._buffered = BufferedBytes()
@@ -409,28 +411,13 @@ class Runs:
         loop = asyncio.get_running_loop()
         while True:
             next_s = loop.time() + limits.RUN_HEARTBEAT_S
-            if self._executions or self.shared.registry.active:
-                await self._send_heartbeat()
+            if self.shared.registry.active:
+                await self._heartbeats.send()
             silent_s = loop.time() - limits.RUN_SILENCE_S
             for _, execution, _ in self._executions.values():
                 if execution.active_s < silent_s:
                     execution.end("failed", "The source of the run was silent for too long.")
             await asyncio.sleep(max(0.0, next_s - loop.time()))
-
-    async def _send_heartbeat(self) -> None:
-        """Send one heartbeat. One that gets no reply is given up: the next one uses another connection."""
-        runs = tuple(record for record, _, _ in self._executions.values())
-        try:
-            async with asyncio.timeout(limits.RUN_HEARTBEAT_WAIT_S):
-                await self.shared.note(Heartbeat(self._worker, runs))
-        except TimeoutError:
-            logger.warning(
-                "the heartbeat of the runs of this process got no reply for %g s", limits.RUN_HEARTBEAT_WAIT_S
-            )
-        except ClientError as error:
-            logger.warning("the heartbeat of the runs of this process failed: %s", error)
-        except Exception:
-            logger.exception("the heartbeat of the runs of this process failed")
 
     async def _end_others(self) -> None:
         """End the runs of processes that are lost, and those of this one whose start or end failed halfway."""
