@@ -139,7 +139,7 @@ async def test_a_run_that_did_not_finish_is_not_taken_for_one_that_did(runs, log
     elif outcome == "failed":
         source.give(ValueError())
     else:
-        await runs._end_lost(run.record)
+        await runs._endings.end_lost(run.record)
     assert await run.wait() == outcome
     again = await durable(Source().read, stream="ended", format=format)
     assert (again.new, await again.wait(), again.reason) == (False, outcome, run.reason or again.reason)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
@@ -16,12 +16,13 @@ from typing import Any, Final, Protocol, Self
 
 from mainstem import limits
 from mainstem.access import OWN_STREAMS
+from mainstem.ai.endings import Endings
 from mainstem.ai.errors import RunNotFound, RunsNotOpen, StreamInUse, TooManyRuns
-from mainstem.ai.execution import Execution, Source, append, discard
-from mainstem.ai.formats import DEFAULT_REASONS, Format, last_message, read_outcome
+from mainstem.ai.execution import Execution, Source, discard
+from mainstem.ai.formats import DEFAULT_REASONS, Format
 from mainstem.ai.heartbeats import Heartbeats
-from mainstem.ai.pieces import BufferedBytes, encode_piece
-from mainstem.ai.registry import Ended, Entry, Outcome, Registry, RunRecord, Status, Stopped
+from mainstem.ai.pieces import BufferedBytes
+from mainstem.ai.registry import Ended, Entry, Registry, RunRecord, Status, Stopped
 from mainstem.ai.shared_registry import SharedRegistry
 from mainstem.ai.turns import Turns
 from mainstem.client.aio.streams import AsyncStreams
@@ -29,8 +30,6 @@ from mainstem.client.core.errors import (
     BadArgument,
     ClientError,
     NotFound,
-    StaleEpoch,
-    StreamClosed,
     StreamExists,
 )
 from mainstem.client.core.protocol import BEGINNING
@@ -144,6 +143,7 @@ class Runs:
         self.prefix = prefix
         self._worker = uuid.uuid4().hex
         self.shared = SharedRegistry(self.streams, registry, Registry(self._worker), self._take_entry)
+        self._endings = Endings(self.streams, self.shared)
         self._heartbeats = Heartbeats(self.shared)
         self._drain_s = drain_s
         self._describe_error = describe_error
@@ -151,10 +151,6 @@ class Runs:
         self._turns = Turns(limits.RUN_APPENDS_MAX)
         self._executions: dict[str, tuple[RunRecord, Execution, asyncio.Task[None]]] = {}
         self._beginning: dict[str, asyncio.Task[Run]] = {}
-        self._unnoted: dict[str, Ended] = {}
-        """How runs of this process ended, by their tokens, as long as the registry does not say so."""
-        self._held: set[str] = set()
-        """The tokens of runs that this process is to end, until the registry says that they have ended."""
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
 
@@ -166,7 +162,7 @@ class Runs:
         await self.shared.__aenter__()
         self._tasks = [
             asyncio.create_task(self._beat(), name="mainstem-runs-heartbeat"),
-            asyncio.create_task(self._end_others(), name="mainstem-runs-lost"),
+            asyncio.create_task(self._endings.run(), name="mainstem-runs-ends"),
         ]
         _current.append(self)
         return self
@@ -248,7 +244,7 @@ class Runs:
                 started_at=format_seconds(time.time()),
                 worker=self._worker,
             )
-            self._held.add(record.token)
+            self._endings.held.add(record.token)
             begun = asyncio.create_task(self._begin(record, source), name=f"mainstem-run-start {run_id}")
             self._beginning[record.token] = begun
             begun.add_done_callback(partial(self._note_start, record))
@@ -288,7 +284,7 @@ class Runs:
             except (NotFound, BadArgument):
                 continue
             if info.closed and is_json(info.content_type):
-                outcome, reason = await self._read_outcome(stream)
+                outcome, reason = await self._endings.read_outcome(stream)
                 return Run(self, RunRecord(id=id, stream=stream, token="", status=outcome, reason=reason))
         return None
 
@@ -311,7 +307,7 @@ class Runs:
     async def _begin(self, record: RunRecord, source: Source) -> Run:
         winner = await self.shared.claim(record)
         if winner.token != record.token:
-            self._held.discard(record.token)
+            self._endings.held.discard(record.token)
             await self.create_stream(winner.stream, winner.ttl_s)
             return Run(self, winner)
         if not await self._open_stream(record):
@@ -324,7 +320,7 @@ class Runs:
     def _note_start(self, record: RunRecord, begun: "asyncio.Task[Run]") -> None:
         del self._beginning[record.token]
         if begun.cancelled() or begun.exception() is not None:
-            self._held.discard(record.token)  # if it has started nevertheless, it is ended
+            self._endings.held.discard(record.token)  # if it has started nevertheless, it is ended
             error = "it was cancelled" if begun.cancelled() else begun.exception()
             logger.warning("the run %s could not be started: %s", record.id, error)
 
@@ -347,7 +343,7 @@ class Runs:
             if not is_json(info.content_type):
                 raise StreamInUse(f"the stream {record.stream!r} has the content type {info.content_type}, not {JSON}")
             if info.closed:
-                outcome, reason = await self._read_outcome(record.stream)
+                outcome, reason = await self._endings.read_outcome(record.stream)
                 await self.shared.note(Ended(record.id, record.token, outcome, reason))
                 return False
             if record.closes and not info.created and not (await self.streams.read_tail(record.stream, 1)).empty:
@@ -357,44 +353,18 @@ class Runs:
             raise
         return True
 
-    async def _read_outcome(self, stream: str) -> tuple[Outcome, str]:
-        """Return how the run that has closed a stream ended, and why."""
-        messages = (await self.streams.read_tail(stream, 1)).messages
-        return read_outcome(messages[-1] if messages else None)
-
     async def _execute(self, record: RunRecord, execution: Execution) -> None:
-        noted = False
         try:
             current = self.shared.registry.active.get(record.id)
             if current is not None and current.status == "stopping":  # stopped before it began
                 execution.end("stopped", current.reason)
             outcome, reason = await execution.run()
-            if outcome == "lost":
-                await self._end_lost(record, reason)
-            else:
-                ended = self._unnoted[record.token] = Ended(record.id, record.token, outcome, reason)
-                await self.shared.note(ended)
-            noted = True
-        except ClientError as error:
-            logger.error("the end of the run %s could not be noted yet: %s", record.id, error)
+            await self._endings.end(record, outcome, reason)
+        except BaseException:
+            self._endings.held.discard(record.token)
+            raise
         finally:
             del self._executions[record.token]
-            if not noted and record.token not in self._unnoted:
-                self._held.discard(record.token)
-
-    async def _end_lost(self, record: RunRecord, reason: str = "") -> None:
-        """End a run whose process was lost. The next epoch of its producer keeps that process from writing more."""
-        outcome: Outcome = "lost"
-        try:
-            message = encode_piece(last_message(record.format, outcome, reason))
-            await append(self.streams, record.stream, b"[%b]" % message, (record.token, 1, 0), close=record.closes)
-        except StreamClosed:
-            found, why = await self._read_outcome(record.stream)
-            if found != "finished" or not reason:  # the run has ended, and only the note is missing
-                outcome, reason = found, why
-        except (StaleEpoch, NotFound) as error:
-            logger.info("the stream of the lost run %s has ended already: %s", record.id, error)
-        await self.shared.note(Ended(record.id, record.token, outcome, reason))
 
     # Other processes
 
@@ -403,8 +373,7 @@ class Runs:
         if isinstance(entry, Stopped) and entry.token in self._executions:
             self._executions[entry.token][1].end("stopped", entry.reason)
         elif isinstance(entry, Ended):
-            self._held.discard(entry.token)
-            self._unnoted.pop(entry.token, None)
+            self._endings.take(entry)
 
     async def _beat(self) -> None:
         """Say that this process is alive while there are runs, and end its runs whose sources are silent."""
@@ -418,27 +387,6 @@ class Runs:
                 if execution.active_s < silent_s:
                     execution.end("failed", "The source of the run was silent for too long.")
             await asyncio.sleep(max(0.0, next_s - loop.time()))
-
-    async def _end_others(self) -> None:
-        """End the runs of processes that are lost, and those of this one whose start or end failed halfway."""
-        while True:
-            registry = self.shared.registry
-            abandoned = [
-                run for run in registry.active.values() if run.worker == self._worker and run.token not in self._held
-            ]
-            for record in [*registry.find_lost(), *abandoned]:
-                await self._try_to_end(record.id, self._end_lost(record))
-            for ended in list(self._unnoted.values()):
-                await self._try_to_end(ended.id, self.shared.note(ended))
-            await asyncio.sleep(limits.RUN_HEARTBEAT_S)
-
-    async def _try_to_end(self, id: str, attempt: Coroutine[Any, Any, None]) -> None:
-        try:
-            await attempt
-        except ClientError as error:
-            logger.warning("the run %s could not be ended yet: %s", id, error)
-        except Exception:
-            logger.exception("the run %s could not be ended yet", id)
 
 
 def check_name(what: str, name: str) -> None:
