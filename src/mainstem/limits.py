@@ -609,7 +609,11 @@ lost, and its runs are ended within another 5 s. Nobody misses any while the ser
 RUN_SILENCE_S: Final = 600.0
 """How long a source may yield nothing. Models that think for minutes exist; one that hangs must not run forever."""
 RUN_STOP_S: Final = 5.0
-"""How long a source that was stopped may take to clean up; then the run ends without it."""
+"""How long a source that was stopped may take to clean up. Its run has ended by then, but still counts as one of its
+process."""
+RUN_CLOSE_S: Final = 10.0
+"""How long a process that stops may take to store the ends of its runs, after the time in which they may finish. While
+the log is away it cannot, and other processes end them."""
 RUN_WRITE_S: Final = 120.0
 """How long a run tries to store a batch: longer than a server takes to restart."""
 RUN_END_S: Final = 2.0

@@ -275,6 +275,51 @@ def run_embedded(data: str, written: str) -> None:
     asyncio.run(main())
 
 
+@embedded
+async def test_a_source_that_says_nothing_ends_when_its_process_is_declared_lost(runs, log):
+    async with Runs(log) as others:
+        source = Source()
+        run = await runs.start(source.read(), stream="quiet")
+        source.give("a")
+        await wait_for(runs, "quiet", ["a"])
+        await others._endings.end_lost((await find(others, "quiet")).record)
+        await source.closed.wait()
+        assert await run.wait() == "lost"
+        first, last = await read(runs, "quiet")
+        assert (first, last["type"]) == ("a", "error")
+
+
+@embedded
+@pytest.mark.parametrize("failure", ["refuses", "hangs"])
+async def test_a_process_can_stop_while_the_log_is_away(log, monkeypatch, failure):
+    monkeypatch.setattr(limits, "RUN_CLOSE_S", 0.1)
+
+    async def fail(*args, **options):
+        if failure == "hangs":
+            await asyncio.Event().wait()
+        raise ConnectionFailed("the log is away")
+
+    async with asyncio.timeout(limits.RUN_WRITE_S / 2):
+        async with Runs(log) as runs:
+            source = Source()
+            run = await runs.start(source.read(), stream="cut off")
+            source.give("a")
+            await wait_for(runs, "cut off", ["a"])
+            started = asyncio.Event()
+
+            async def signal_and_fail(*args, **options):
+                started.set()
+                await fail()
+
+            monkeypatch.setattr(runs.streams, "create", signal_and_fail)
+            starting = asyncio.create_task(runs.start(count(1), stream="half"))
+            await started.wait()
+            for call in ("append", "append_json", "head"):
+                monkeypatch.setattr(runs.streams, call, fail)
+        await asyncio.wait([starting])
+    assert (source.closed.is_set(), run.status) == (True, "running")
+
+
 # Streams that are no longer those of their runs
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.ai import Runs, durable
+from mainstem.ai.errors import TooManyRuns
 from mainstem.client import BadArgument
 from tests.ai.embedded import ABORT, embedded, read
 from tests.ai.sources import Source
@@ -147,6 +148,31 @@ async def test_a_source_that_ignores_its_cancellation_does_not_keep_the_run(runs
     assert late == [0], "nothing more is read from it"
     assert runs._buffered.total == 0
     assert await read(runs, "stubborn") == [ABORT]
+
+
+@embedded
+async def test_a_run_has_ended_while_its_source_cleans_up(runs, monkeypatch):
+    monkeypatch.setattr(limits, "RUNS_MAX", 1)
+    entered, cleaned_up = asyncio.Event(), asyncio.Event()
+
+    async def slow():
+        try:
+            entered.set()
+            await asyncio.Event().wait()
+            yield "never"
+        finally:
+            await cleaned_up.wait()
+
+    run = await durable(slow, id="chat", stream="chat/1")
+    await entered.wait()
+    await run.stop("enough")
+    assert await run.wait() == "stopped"
+    with pytest.raises(TooManyRuns):
+        await durable(slow, id="chat", stream="chat/2")
+    monkeypatch.setattr(limits, "RUNS_MAX", 2)
+    assert (await durable(Source().read, id="chat", stream="chat/2")).new
+    cleaned_up.set()
+    await eventually_async(lambda: len(runs._executions) == 1)
 
 
 @embedded

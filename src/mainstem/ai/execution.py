@@ -53,7 +53,10 @@ class Execution:
         """When the source last yielded, by the clock of the event loop."""
 
     async def run(self) -> tuple[Outcome, str]:
-        """Run to the end, and return the outcome and its reason. The stream has them by then."""
+        """Run to the end, and return the outcome and its reason. The stream has them by then.
+
+        Call `release_source` afterwards: the source may need time to clean up.
+        """
         if self._ended is None:  # otherwise it was stopped before it began
             self._reader = asyncio.create_task(self._read(), name=f"mainstem-run-source {self._run.id}")
         try:
@@ -66,7 +69,6 @@ class Execution:
         finally:
             self.end("lost", "")  # if nothing else has ended it
             self._buffer.clear()
-            await self._release_source()
 
     def end(self, outcome: Outcome, reason: str) -> None:
         """End the run early: nothing more is read from its source."""
@@ -118,7 +120,7 @@ class Execution:
             logger.exception("`describe_error` failed for the run %s", self._run.id)
             return ""
 
-    async def _release_source(self) -> None:
+    async def release_source(self) -> None:
         """Wait until the source has cleaned up, but not for ever. Another cancellation would interrupt the clean-up."""
         if self._reader is not None:
             await asyncio.wait([self._reader], timeout=limits.RUN_STOP_S)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
@@ -149,7 +149,7 @@ class Runs:
         self._describe_error = describe_error
         self._buffered = BufferedBytes()
         self._turns = Turns(limits.RUN_APPENDS_MAX)
-        self._executions: dict[str, tuple[RunRecord, Execution, asyncio.Task[None]]] = {}
+        self._executions: dict[str, tuple[Execution, asyncio.Task[None]]] = {}
         self._beginning: dict[str, asyncio.Task[Run]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -173,21 +173,28 @@ class Runs:
         """Let the runs of this process finish for `drain_s`, and end the others, so that their readers learn of it."""
         self._stopping = True
         _current.remove(self)
-        await asyncio.gather(*self._beginning.values(), return_exceptions=True)
-        if self._drain_s and self._executions:
-            await asyncio.wait([task for _, _, task in self._executions.values()], timeout=self._drain_s)
-        executing = list(self._executions.values())
-        for _, execution, _ in executing:
-            execution.end("failed", "The server is stopping.")
-        await asyncio.gather(*(task for _, _, task in executing), return_exceptions=True)
-        try:
-            await self.shared.refresh()  # so that the runs have their last status
-        except ClientError as failure:
-            logger.warning("the ends of runs could not be read at the end: %s", failure)
+        await self._end_own(asyncio.get_running_loop().time() + self._drain_s)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.shared.__aexit__(kind, error, trace)
+
+    async def _end_own(self, drained_s: float) -> None:
+        """Let the runs of this process finish until a time of the event loop's clock, and then end the others."""
+        closed_s = drained_s + limits.RUN_CLOSE_S
+        await finish(self._beginning.values(), closed_s)
+        if self._drain_s and self._executions:
+            timeout_s = max(0.0, drained_s - asyncio.get_running_loop().time())
+            await asyncio.wait([task for _, task in self._executions.values()], timeout=timeout_s)
+        executing = list(self._executions.values())
+        for execution, _ in executing:
+            execution.end("failed", "The server is stopping.")
+        await finish((task for _, task in executing), closed_s)
+        try:
+            async with asyncio.timeout_at(closed_s):
+                await self.shared.refresh()  # so that the runs have their last status
+        except (ClientError, TimeoutError) as failure:
+            logger.warning("the ends of runs could not be read at the end: %s", failure or "the log did not answer")
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
@@ -314,7 +321,8 @@ class Runs:
             return Run(self, record)
         execution = Execution(self.streams, record, source, self._describe_error, self._buffered, self._turns)
         task = asyncio.create_task(self._execute(record, execution), name=f"mainstem-run {record.id}")
-        self._executions[record.token] = (record, execution, task)
+        self._executions[record.token] = (execution, task)
+        task.add_done_callback(lambda _: self._executions.pop(record.token))
         return Run(self, record, new=True)
 
     def _note_start(self, record: RunRecord, begun: "asyncio.Task[Run]") -> None:
@@ -348,7 +356,7 @@ class Runs:
                 return False
             if record.closes and not info.created and not (await self.streams.read_tail(record.stream, 1)).empty:
                 raise StreamInUse(f"the stream {record.stream!r} has data already, and no run writes it")
-        except BaseException:
+        except Exception:
             await self.shared.note(Ended(record.id, record.token, "failed", "its stream could not be used"))
             raise
         return True
@@ -364,16 +372,18 @@ class Runs:
             self._endings.held.discard(record.token)
             raise
         finally:
-            del self._executions[record.token]
+            await execution.release_source()  # the end is noted by then, but the run still counts as one of RUNS_MAX
 
     # Other processes
 
     def _take_entry(self, entry: Entry) -> None:
         """Do what an entry of the registry asks of this process."""
         if isinstance(entry, Stopped) and entry.token in self._executions:
-            self._executions[entry.token][1].end("stopped", entry.reason)
+            self._executions[entry.token][0].end("stopped", entry.reason)
         elif isinstance(entry, Ended):
             self._endings.take(entry)
+            if entry.token in self._executions:  # unless it has ended here, another process has declared it lost
+                self._executions[entry.token][0].end("lost", entry.reason)
 
     async def _beat(self) -> None:
         """Say that this process is alive while there are runs, and end its runs whose sources are silent."""
@@ -383,10 +393,21 @@ class Runs:
             if self.shared.registry.active:
                 await self._heartbeats.send()
             silent_s = loop.time() - limits.RUN_SILENCE_S
-            for _, execution, _ in self._executions.values():
+            for execution, _ in self._executions.values():
                 if execution.active_s < silent_s:
                     execution.end("failed", "The source of the run was silent for too long.")
             await asyncio.sleep(max(0.0, next_s - loop.time()))
+
+
+async def finish(tasks: Iterable["asyncio.Task[Any]"], until_s: float) -> None:
+    """Wait for tasks until a time of the event loop's clock, and cancel those that are late."""
+    waiting = list(tasks)
+    if waiting:
+        _, late = await asyncio.wait(waiting, timeout=max(0.0, until_s - asyncio.get_running_loop().time()))
+        for task in late:
+            logger.warning("%s is interrupted, because it took too long", task.get_name())
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
 def check_name(what: str, name: str) -> None:
