@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from mainstem import limits
-from mainstem.ai import Runs, durable, resume
-from mainstem.ai.errors import RunNotFound, StreamInUse
+from mainstem.ai import Run, Runs, durable, resume
+from mainstem.ai.errors import RunNotFound, RunsNotOpen, StreamInUse
 from mainstem.client import BadArgument
 from tests.ai.embedded import ABORT, embedded, find, read, wait_for
 from tests.ai.sources import Source, count
@@ -159,6 +159,40 @@ async def test_a_stream_with_other_data_is_refused_and_unchanged(runs):
 
 
 @embedded
+@pytest.mark.parametrize(("first_closes", "second_closes"), [(True, True), (True, False), (False, True)])
+async def test_two_runs_with_one_stream_exclude_each_other(runs, log, first_closes, second_closes):
+    async with Runs(log) as others:
+        source = Source()
+        results = await asyncio.gather(
+            runs.start(source.read, id="1", stream="same", close=first_closes),
+            others.start(source.read, id="2", stream="same", close=second_closes),
+            return_exceptions=True,
+        )
+        assert [type(result) for result in results] == [Run, StreamInUse]
+        source.give("a")
+        source.finish()
+        assert await (await find(others, "1")).wait() == "finished"
+        assert (await find(runs, "2")).status == "failed"
+        assert await read(runs, "same") == ["a"]
+
+
+@embedded
+async def test_runs_that_leave_their_stream_open_may_share_it(runs):
+    source = Source()
+    first = await durable(source.read, id="1", stream="shared", close=False)
+    second = await durable(source.read, id="2", stream="shared", close=False)
+    assert (first.new, second.new) == (True, True)
+
+
+@embedded
+async def test_the_registry_is_no_stream_for_runs(log):
+    async with Runs(log, registry="own/registry") as runs:
+        for stream in ("own/registry", "_mainstem/runs", "_mainstem/other"):
+            with pytest.raises(BadArgument, match="not for runs"):
+                await runs.start(count(1), id="a", stream=stream)
+
+
+@embedded
 @pytest.mark.parametrize("closed", [True, False])
 async def test_a_stream_of_text_is_no_run_and_takes_none(runs, closed):
     await runs.streams.create("text", "text/plain", body=b"mine", closed=closed)
@@ -221,6 +255,16 @@ async def test_a_run_whose_stream_somebody_closes_has_not_finished(runs):
     source.give("b")
     assert (await run.wait(), run.reason) == ("lost", "another process or program has ended the stream of this run")
     await source.closed.wait()
+
+
+@embedded
+async def test_a_run_shows_what_it_is(runs):
+    source = Source()
+    run = await durable(source.read(), stream="shown")
+    assert repr(run) == "<Run 'shown', running>"
+    source.finish()
+    await run.wait()
+    assert repr(run) == "<Run 'shown', finished>"
 
 
 # Stopping
@@ -319,9 +363,9 @@ async def test_a_run_starts_although_its_request_is_cancelled(runs):
 
 @embedded
 async def test_durable_needs_runs_that_are_open(log):
-    with pytest.raises(BadArgument, match=r"durable needs .* none is: pass runs="):
+    with pytest.raises(RunsNotOpen, match=r"durable needs .* none is: pass runs="):
         await durable(count(1), stream="x")
-    with pytest.raises(BadArgument, match=r"resume needs .* none is: pass runs="):
+    with pytest.raises(RunsNotOpen, match=r"resume needs .* none is: pass runs="):
         await resume("x")
     async with Runs(log) as runs, Runs(log) as others:
         with pytest.raises(BadArgument, match="2 are: pass runs="):

@@ -6,6 +6,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.ai import Runs, durable
+from mainstem.ai.errors import RunsNotOpen
 from mainstem.ai.registry import Ended, Heartbeat, Stopped, encode_entry
 from mainstem.ai.runs import REGISTRY
 from mainstem.client import ConnectionFailed, NotFound
@@ -26,6 +27,43 @@ async def test_another_process_knows_what_was_started_before_it_was_asked(runs, 
             found = await find(others, run.id)
             assert found.status == "stopped"
         assert [run.id for run in await others.all()] == [f"fresh-{number}" for number in range(20)]
+
+
+@embedded
+async def test_who_waits_for_a_run_learns_that_its_runs_were_closed(runs, log):
+    await durable(Source().read(), stream="goes on", runs=runs)
+    async with Runs(log) as others:
+        run = await find(others, "goes on")
+        waiting = [asyncio.create_task(run.wait()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+    for waiter in waiting[1:]:
+        with pytest.raises(RunsNotOpen, match="goes on"):
+            await waiter
+    with pytest.raises(RunsNotOpen):
+        await run.wait()
+    assert run.status == "running"
+
+
+@embedded
+async def test_a_waiter_wakes_only_for_the_end_of_its_run(runs, monkeypatch):
+    source = Source()
+    run = await durable(source.read(), stream="waited for")
+    wakes = 0
+    real = runs.shared.registry.look_up
+
+    def count_wakes(record):
+        nonlocal wakes
+        wakes += record.token == run.record.token
+        return real(record)
+
+    monkeypatch.setattr(runs.shared.registry, "look_up", count_wakes)
+    waiting = asyncio.create_task(run.wait())
+    for number in range(10):
+        await (await durable(count(1), stream=f"other-{number}")).wait()
+    assert wakes == 1
+    source.finish()
+    assert await waiting == "finished"
 
 
 @embedded

@@ -138,6 +138,15 @@ class Registry:
             return active
         return self.ended.get(run.token) or (msgspec.structs.replace(run, status="lost") if run.active else run)
 
+    def find_rival(self, run: RunRecord) -> RunRecord | None:
+        """Return an active run with the same stream that was started before this one, if one of them closes it."""
+        for other in self.active.values():
+            if other.token == run.token:
+                return None
+            if other.stream == run.stream and (other.closes or run.closes):
+                return other
+        return None
+
     def list_runs(self) -> list[RunRecord]:
         """Return all runs that are known, the oldest first, and for each id the last that has ended."""
         ended = [self.ended[token] for token in self._last.values()]

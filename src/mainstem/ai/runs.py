@@ -60,6 +60,9 @@ class Run:
         self.new = new
         """Whether this call has started the run."""
 
+    def __repr__(self) -> str:
+        return f"<Run {self.id!r}, {self.status}>"
+
     @property
     def record(self) -> RunRecord:
         return self._record
@@ -95,10 +98,10 @@ class Run:
         return self._current.active
 
     async def wait(self) -> Status:
-        """Wait until the run has ended, and return how."""
-        while self._current.active:
-            await self._runs.shared.wait_for_change()
-        return self._current.status
+        """Wait until the run has ended, and return how. Raises `RunsNotOpen` if the `Runs` are closed before."""
+        while (run := self._current).active:
+            await self._runs.shared.wait_for_end(run)
+        return run.status
 
     async def stop(self, reason: str = "") -> Status:
         """Stop the run, wherever it runs. Return once the stop is durable; `wait` returns once the run has ended.
@@ -231,7 +234,7 @@ class Runs:
         try:
             check_name("id", run_id)
             check_name("tag", tag)
-            self.streams.operations.requests.target(stream)  # raises `BadArgument` for an invalid path
+            self._check_stream(stream)
             self._require_open()
             active = self.shared.registry.active.get(run_id)
             if active is not None:
@@ -311,6 +314,12 @@ class Runs:
 
     # Executing
 
+    def _check_stream(self, path: str) -> None:
+        """Raise `BadArgument` unless this is the path of a stream that runs may have."""
+        self.streams.operations.requests.target(path)
+        if path == self.shared.path or path.startswith(OWN_STREAMS):
+            raise BadArgument(f"the stream {path!r} is not for runs: choose a path outside {OWN_STREAMS}")
+
     async def _begin(self, record: RunRecord, source: Source) -> Run:
         winner = await self.shared.claim(record)
         if winner.token != record.token:
@@ -347,6 +356,9 @@ class Runs:
     async def _open_stream(self, record: RunRecord) -> bool:
         """Create the stream of a new run. Return False if an earlier run with this stream has closed it."""
         try:
+            rival = self.shared.registry.find_rival(record)
+            if rival is not None:
+                raise StreamInUse(f"the run {rival.id!r} writes the stream {record.stream!r} at the moment")
             info = await self.create_stream(record.stream, record.ttl_s)
             if not is_json(info.content_type):
                 raise StreamInUse(f"the stream {record.stream!r} has the content type {info.content_type}, not {JSON}")
@@ -444,5 +456,6 @@ async def resume(id: str, *, runs: Runs | None = None) -> Run | None:
 def _find_open(call: str) -> Runs:
     if len(_current) != 1:
         found = "none is" if not _current else f"{len(_current)} are"
-        raise BadArgument(f"{call} needs one `Runs` that is open in this process, and {found}: pass runs=")
+        kind = BadArgument if _current else RunsNotOpen
+        raise kind(f"{call} needs one `Runs` that is open in this process, and {found}: pass runs=")
     return _current[0]

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from mainstem import limits
+from mainstem.ai.errors import RunsNotOpen
 from mainstem.ai.registry import Entry, Registry, RunRecord, Started, decode_entry, encode_entry
 from mainstem.client.aio.streams import AsyncStreams
 from mainstem.client.core.errors import BadArgument, ClientError, StreamExists, TimedOut
@@ -26,13 +27,15 @@ class SharedRegistry:
     ) -> None:
         self.registry = registry
         self._streams = streams
-        self._path = path
+        self.path = path
         self._on_entry = on_entry
         self._offset = BEGINNING
         self._caught_up = False
         self._claims: dict[str, asyncio.Future[RunRecord]] = {}
         self._changed = asyncio.Event()
         """Set, and replaced, when entries were applied."""
+        self._ends: dict[str, asyncio.Future[None]] = {}
+        """Resolved when the runs with these tokens are no longer active."""
         self._follower: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -51,10 +54,12 @@ class SharedRegistry:
         assert self._follower is not None
         self._follower.cancel()
         await asyncio.wait([self._follower])
+        for token in list(self._ends):
+            self._wake(token)
 
     async def note(self, entry: Entry) -> None:
         """Append an entry. Every process applies it a moment later, this one too."""
-        await self._streams.append_json(self._path, encode_entry(entry))
+        await self._streams.append_json(self.path, encode_entry(entry))
 
     async def claim(self, record: RunRecord) -> RunRecord:
         """Note the start of a run, and return the run that has the id now: this one, or one that started before it."""
@@ -69,17 +74,22 @@ class SharedRegistry:
 
     async def refresh(self) -> None:
         """Return once everything that any process has noted before this call is applied here."""
-        end = (await self._streams.head(self._path)).next_offset
+        end = (await self._streams.head(self.path)).next_offset
         await self._wait_until(lambda: self._offset >= end, limits.RUN_REFRESH_S)
 
-    async def wait_for_change(self) -> None:
-        """Wait until entries were applied."""
-        await self._changed.wait()
+    async def wait_for_end(self, run: RunRecord) -> None:
+        """Wait until a run that is active has ended or was forgotten. Raises `RunsNotOpen` once nothing is followed."""
+        if self._follower is None or self._follower.done():
+            raise RunsNotOpen(f"the end of the run {run.id!r} is unknown: its `Runs` were closed before")
+        end = self._ends.get(run.token)
+        if end is None:
+            end = self._ends[run.token] = asyncio.get_running_loop().create_future()
+        await asyncio.shield(end)  # others wait for it, too
 
     async def _wait_until(self, is_true: Callable[[], bool], timeout_s: float) -> None:
         async with self._time_limit(timeout_s):
             while not is_true():
-                await self.wait_for_change()
+                await self._changed.wait()
 
     @asynccontextmanager
     async def _time_limit(self, timeout_s: float) -> AsyncIterator[None]:
@@ -88,7 +98,7 @@ class SharedRegistry:
                 yield
         except TimeoutError:
             raise TimedOut(
-                f"the registry of runs, {self._path}, could not be followed for {timeout_s:g} s",
+                f"the registry of runs, {self.path}, could not be followed for {timeout_s:g} s",
                 hint="Check that the server answers, and call again.",
             ) from None
 
@@ -96,17 +106,17 @@ class SharedRegistry:
 
     async def _create(self) -> None:
         try:
-            await self._streams.create(self._path, JSON, retention=f"max-bytes={limits.RUN_REGISTRY_BYTES}")
+            await self._streams.create(self.path, JSON, retention=f"max-bytes={limits.RUN_REGISTRY_BYTES}")
         except StreamExists:
             logger.debug("the registry of runs exists with another configuration")
 
     async def _follow(self) -> None:
         while True:
             try:
-                async with aclosing(self._streams.follow(self._path, self._offset)) as batches:
+                async with aclosing(self._streams.follow(self.path, self._offset)) as batches:
                     async for batch in batches:
                         self._apply(batch)
-                raise BadArgument(f"the stream {self._path}, which lists all runs, was closed: delete it")
+                raise BadArgument(f"the stream {self.path}, which lists all runs, was closed: delete it")
             except ClientError as error:
                 logger.warning("the registry of runs is not readable at the moment: %s", error)
                 if not error.retryable:  # it was deleted, or trimmed beyond what was applied
@@ -133,8 +143,15 @@ class SharedRegistry:
         if batch.up_to_date:
             self._caught_up = True
             self.registry.forget_unmentioned()
+        for token in self.registry.take_removed():
+            self._wake(token)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+
+    def _wake(self, token: str) -> None:
+        end = self._ends.pop(token, None)
+        if end is not None and not end.done():
+            end.set_result(None)
 
     def _settle_claim(self, started: RunRecord) -> None:
         claim, winner = self._claims.get(started.token), self.registry.active.get(started.id)

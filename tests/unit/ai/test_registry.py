@@ -229,6 +229,20 @@ def test_a_run_whose_end_was_trimmed_is_forgotten_once_everything_is_read_again(
     assert registry.look_up(record("gone", "1")).status == "running"
 
 
+@pytest.mark.parametrize(("first", "second"), [(True, True), (True, False), (False, True), (False, False)])
+def test_of_two_runs_with_one_stream_the_first_may_write_it(registry, first, second):
+    runs = [
+        RunRecord(id=str(number), stream="same", token=str(number), closes=closes)
+        for number, closes in enumerate((first, second))
+    ]
+    for run in runs:
+        registry.apply(Started(run))
+    assert registry.find_rival(runs[0]) is None
+    assert registry.find_rival(runs[1]) == (runs[0] if first or second else None)
+    registry.apply(Ended("0", "0", "finished"))
+    assert registry.find_rival(runs[1]) is None
+
+
 @pytest.mark.parametrize(
     "entry",
     [
