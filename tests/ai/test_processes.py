@@ -14,7 +14,7 @@ from mainstem import limits
 from mainstem.ai import Runs
 from mainstem.ai.errors import RunsNotOpen
 from mainstem.ai.registry import RunRecord, Started
-from mainstem.ai.runs import REGISTRY
+from mainstem.ai.runs import REGISTRY, _workers
 from mainstem.client import AsyncStreams, BadArgument, ConnectionFailed, OutcomeUnknown, Retries
 from mainstem.server import create_app
 from tests.ai.embedded import embedded, find, read, wait_for
@@ -238,10 +238,46 @@ def test_a_reader_that_never_reads_holds_up_nobody(start_server):
     asyncio.run(main())
 
 
+@embedded
+async def test_only_the_runs_of_earlier_processes_end_when_a_log_is_opened(log):
+    async with Runs(log) as runs:
+        started = [await runs.start(Source().read(), stream=name) for name in ("live", "other")]
+        for name, is_embedded in (("orphan", True), ("remote", False)):
+            lost = RunRecord(id=name, stream=name, token=name, worker="before", embedded=is_embedded)
+            await runs.create_stream(name, None)
+            await runs.shared.note(Started(lost))
+        async with Runs(log) as others:
+            assert await (await find(others, "orphan")).wait() == "lost"
+            assert (await others.streams.head("orphan")).closed
+            assert sorted(others.shared.registry.active) == ["live", "other", "remote"]
+            assert [run.status for run in started] == ["running", "running"]
+
+
+def test_only_a_log_that_other_processes_cannot_open_is_exclusive(tmp_path):
+    assert create_app(store="memory").exclusive
+    assert create_app(data=str(tmp_path / "data")).exclusive
+    assert not create_app(store="postgresql://localhost/unused").exclusive
+
+
+@embedded
+async def test_runs_that_drain_are_not_orphans(log):
+    draining = await Runs(log, drain_s=60).__aenter__()
+    source = Source()
+    run = await draining.start(source.read(), stream="drains")
+    leaving = asyncio.create_task(draining.__aexit__(None, None, None))
+    await asyncio.sleep(0)
+    async with Runs(log) as runs:
+        await runs.start(count(1), stream="new")
+        assert runs.shared.registry.find_orphans(_workers) == []
+        source.finish()
+        await leaving
+        assert run.status == "finished"
+
+
 @pytest.mark.slow
 def test_a_log_that_is_opened_again_ends_the_runs_of_the_process_before(tmp_path, monkeypatch):
-    """The only process was killed in the middle of an answer, and starts again."""
-    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.1)
+    """The only process was killed in the middle of an answer, and starts again: nobody has to wait for heartbeats."""
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 3600)
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=run_embedded, args=(str(tmp_path / "data"), str(tmp_path / "written")))
     process.start()

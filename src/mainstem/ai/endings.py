@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 from typing import Any
 
@@ -26,9 +26,11 @@ Attempt = Callable[[], Coroutine[Any, Any, None]]
 class Endings:
     """Ends runs, notes how they ended, and tries again what failed."""
 
-    def __init__(self, streams: AsyncStreams, shared: SharedRegistry) -> None:
+    def __init__(self, streams: AsyncStreams, shared: SharedRegistry, workers: Collection[str] | None) -> None:
+        """`workers` are all that can have the log open, if only this process can."""
         self._streams = streams
         self._shared = shared
+        self._workers = workers
         self.held: set[str] = set()
         """The tokens of runs that this process is to end, until the registry says that they have ended."""
         self._unnoted: dict[str, tuple[RunRecord, Attempt]] = {}
@@ -115,8 +117,9 @@ class Endings:
         abandoned = [
             run for run in registry.active.values() if run.worker == registry.worker and run.token not in self.held
         ]
-        lost = [(run, partial(self._end_if_active, run)) for run in [*registry.find_lost(), *abandoned]]
-        return [*lost, *self._unnoted.values()]
+        orphans = [] if self._workers is None else registry.find_orphans(self._workers)
+        lost = [*registry.find_lost(), *abandoned, *orphans]
+        return [*((run, partial(self._end_if_active, run)) for run in lost), *self._unnoted.values()]
 
     async def _end_if_active(self, run: RunRecord) -> None:
         """End a lost run, unless another process has ended it in the meantime."""

@@ -33,6 +33,8 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The TTL of the stream."""
     worker: str = ""
     """The process that runs it."""
+    embedded: bool = False
+    """Whether that process has the log itself open, and no other process can."""
     status: Status = "running"
     reason: str = ""
 
@@ -187,6 +189,10 @@ class Registry:
         """Return the runs of workers that are silent although this one is heard."""
         lost = {worker for worker, missed in self._missed.items() if missed > limits.RUN_HEARTBEATS_MISSED_MAX}
         return [run for run in self.active.values() if run.worker in lost]
+
+    def find_orphans(self, workers: Collection[str]) -> list[RunRecord]:
+        """Return the runs of earlier processes that had this log open; `workers` are those of the one that has it."""
+        return [run for run in self.active.values() if run.embedded and run.worker not in workers]
 
     def _hear(self, worker: str) -> None:
         if worker != self.worker:

@@ -46,6 +46,9 @@ REGISTRY: Final = OWN_STREAMS + "runs"
 class App(Protocol):
     """An embedded app, as `create_app` returns it."""
 
+    @property
+    def exclusive(self) -> bool: ...
+
     def client(self) -> AsyncStreams: ...
 
     def lifespan(self, app: object = None) -> Any: ...
@@ -146,7 +149,8 @@ class Runs:
         self.prefix = prefix
         self._worker = uuid.uuid4().hex
         self.shared = SharedRegistry(self.streams, registry, Registry(self._worker), self._take_entry)
-        self._endings = Endings(self.streams, self.shared)
+        self._is_embedded = self._app is not None and self._app.exclusive
+        self._endings = Endings(self.streams, self.shared, _workers if self._is_embedded else None)
         self._heartbeats = Heartbeats(self.shared)
         self._drain_s = drain_s
         self._describe_error = describe_error
@@ -162,7 +166,12 @@ class Runs:
     async def __aenter__(self) -> Self:
         if self._tasks:
             raise BadArgument("these runs were opened before: create new ones")
-        await self.shared.__aenter__()
+        _workers.add(self._worker)
+        try:
+            await self.shared.__aenter__()
+        except BaseException:
+            _workers.discard(self._worker)
+            raise
         self._tasks = [
             asyncio.create_task(self._beat(), name="mainstem-runs-heartbeat"),
             asyncio.create_task(self._endings.run(), name="mainstem-runs-ends"),
@@ -176,11 +185,14 @@ class Runs:
         """Let the runs of this process finish for `drain_s`, and end the others, so that their readers learn of it."""
         self._stopping = True
         _current.remove(self)
-        await self._end_own(asyncio.get_running_loop().time() + self._drain_s)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.shared.__aexit__(kind, error, trace)
+        try:
+            await self._end_own(asyncio.get_running_loop().time() + self._drain_s)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.shared.__aexit__(kind, error, trace)
+            _workers.discard(self._worker)
 
     async def _end_own(self, drained_s: float) -> None:
         """Let the runs of this process finish until a time of the event loop's clock, and then end the others."""
@@ -253,6 +265,7 @@ class Runs:
                 ttl_s=ttl_s,
                 started_at=format_seconds(time.time()),
                 worker=self._worker,
+                embedded=self._is_embedded,
             )
             self._endings.held.add(record.token)
             begun = asyncio.create_task(self._begin(record, source), name=f"mainstem-run-start {run_id}")
@@ -429,6 +442,8 @@ def check_name(what: str, name: str) -> None:
 
 
 _current: list[Runs] = []
+_workers: set[str] = set()
+"""Those of all `Runs` of this process, from before they are open until they have ended their runs."""
 
 
 async def durable(

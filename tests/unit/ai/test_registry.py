@@ -243,6 +243,12 @@ def test_of_two_runs_with_one_stream_the_first_may_write_it(registry, first, sec
     assert registry.find_rival(runs[1]) is None
 
 
+def test_orphans_are_runs_of_processes_that_had_the_log_open(registry):
+    for name, worker, is_embedded in (("a", "dead", True), ("b", "alive", True), ("c", "remote", False)):
+        registry.apply(Started(RunRecord(id=name, stream=name, token=name, worker=worker, embedded=is_embedded)))
+    assert [run.id for run in registry.find_orphans({"me", "alive"})] == ["a"]
+
+
 @pytest.mark.parametrize(
     "entry",
     [
