@@ -620,10 +620,15 @@ RUN_END_S: Final = 2.0
 """How long a message to a chat waits for the end of the answer before it, which readers see before it is noted."""
 RUN_RETRY_S: Final = 1.0
 """Between attempts to store a batch, or to follow what other processes note, while the server is away."""
+RUN_RETRY_S_MAX: Final = 4.0
+"""The same for what other processes note, after several failures in a row: less than RUN_REFRESH_S."""
 RUN_REFRESH_S: Final = 10.0
 """How long a process waits for what others have noted about runs before it answers a question about one."""
 RUN_TTL_S: Final = 86_400
 """The TTL of a run's stream unless the caller chooses one: a day after its last use."""
+RUN_TTL_S_MIN: Final = 900
+"""The shortest TTL of a run's stream: a source may be silent for RUN_SILENCE_S, and its stream must not
+expire meanwhile."""
 CHAT_TTL_S: Final = 30 * 86_400
 """The TTL of a chat that has one stream, unless the application chooses one. Opening a chat creates its stream, so
 without a TTL every chat that a visitor has ever opened would stay."""

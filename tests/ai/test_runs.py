@@ -225,6 +225,23 @@ async def test_names_that_cannot_be_kept_start_nothing(runs, names):
 
 
 @embedded
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"format": "nope"}, "must be one of: plain, ui-messages, ag-ui"),
+        ({"ttl_s": 2}, "must be at least 900"),
+        ({"ttl_s": limits.RUN_SILENCE_S}, "must be at least 900"),
+    ],
+)
+async def test_options_that_cannot_be_kept_start_nothing(runs, options, text):
+    source = Source()
+    with pytest.raises(BadArgument, match=text):
+        await durable(source.read, **options)
+    assert (source.started, await runs.all()) == (False, [])
+    assert (await durable(count(1), ttl_s=None)).new
+
+
+@embedded
 async def test_a_stream_that_stays_open_takes_one_run_after_the_other(runs):
     for _ in range(2):
         run = await durable(count(1), id="session", stream="session", close=False)
@@ -359,6 +376,34 @@ async def test_a_run_starts_although_its_request_is_cancelled(runs):
     await eventually_async(lambda: source.started)
     source.finish()
     assert await (await find(runs, "cancelled")).wait() == "finished"
+
+
+@embedded
+@pytest.mark.parametrize("stream", ["goes on", "used"])
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_cancelled_start_that_is_not_new_closes_its_source(runs, log, stream, turns):
+    class Closable:
+        closed = asyncio.Event()
+
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            raise AssertionError("it must not be read")
+
+        async def aclose(self):
+            self.closed.set()
+
+    async with Runs(log) as others:
+        await others.start(Source().read, stream="goes on")
+        await runs.streams.create("used", "application/json", body=b'["mine"]')
+        source = Closable()
+        starting = asyncio.create_task(runs.start(source, stream=stream))
+        for _ in range(turns + 1):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await source.closed.wait()
+        await asyncio.wait([starting])
 
 
 @embedded

@@ -1,6 +1,7 @@
 """What processes know of each other's runs, and what they note."""
 
 import asyncio
+import logging
 
 import pytest
 
@@ -9,7 +10,7 @@ from mainstem.ai import Runs, durable
 from mainstem.ai.errors import RunsNotOpen
 from mainstem.ai.registry import Ended, Heartbeat, Stopped, encode_entry
 from mainstem.ai.runs import REGISTRY
-from mainstem.client import ConnectionFailed, NotFound
+from mainstem.client import ClientError, ConnectionFailed, NotFound
 from mainstem.server import create_app
 from tests.ai.embedded import embedded, find, read
 from tests.ai.sources import Source, count
@@ -199,6 +200,56 @@ async def test_a_registry_that_was_deleted_is_created_again(runs, monkeypatch, c
     await eventually_async(can_start)
     source.finish()
     assert await run.wait() == "finished"
+
+
+@embedded
+async def test_a_failure_to_follow_the_registry_is_logged_once(log, monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(limits, "RUN_RETRY_S", 0.001)
+    monkeypatch.setattr(limits, "RUN_RETRY_S_MAX", 0.01)
+    failures = 0
+
+    async def fail(*args, **options):
+        nonlocal failures
+        failures += 1
+        raise ConnectionFailed("the server is away")
+        yield
+
+    async with Runs(log) as runs:
+        with monkeypatch.context() as broken:
+            broken.setattr(runs.streams, "follow", fail)
+            await runs.streams.delete(REGISTRY)
+            await eventually_async(lambda: failures > 20)
+        await eventually_async(lambda: "readable again" in caplog.text)
+        assert await (await runs.start(count(1), stream="after")).wait() == "finished"
+        assert caplog.text.count("the server is away") == 1
+
+
+@embedded
+async def test_a_registry_that_was_closed_is_logged_once(log, monkeypatch, caplog):
+    monkeypatch.setattr(limits, "RUN_RETRY_S", 0.001)
+    monkeypatch.setattr(limits, "RUN_RETRY_S_MAX", 0.01)
+    async with Runs(log) as runs:
+        real, follows = runs.streams.follow, 0
+
+        def count_follows(*args, **options):
+            nonlocal follows
+            follows += 1
+            return real(*args, **options)
+
+        monkeypatch.setattr(runs.streams, "follow", count_follows)
+        await runs.streams.close(REGISTRY)
+        await eventually_async(lambda: follows > 5)
+        assert caplog.text.count("was closed: delete it") == 1
+        await runs.streams.delete(REGISTRY)
+
+        async def can_start():
+            try:
+                return await (await runs.start(count(1), stream="after")).wait() == "finished"
+            except ClientError:
+                return False
+
+        await eventually_async(can_start)
 
 
 @embedded

@@ -12,13 +12,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, get_args
 
 from mainstem import limits
 from mainstem.access import OWN_STREAMS
 from mainstem.ai.endings import Endings
 from mainstem.ai.errors import RunNotFound, RunsNotOpen, StreamInUse, TooManyRuns
-from mainstem.ai.execution import Execution, Source, discard
+from mainstem.ai.execution import Execution, Source, check_source, discard
 from mainstem.ai.formats import DEFAULT_REASONS, Format
 from mainstem.ai.heartbeats import Heartbeats
 from mainstem.ai.pieces import BufferedBytes
@@ -244,42 +244,39 @@ class Runs:
         stream = stream or f"{self.prefix}/{id}"
         run_id = id or stream
         try:
+            check_source(source)
             check_name("id", run_id)
             check_name("tag", tag)
+            check_options(format, ttl_s)
             self._check_stream(stream)
             self._require_open()
             active = self.shared.registry.active.get(run_id)
-            if active is not None:
-                await discard(source)
-                await self.create_stream(active.stream, active.ttl_s)
-                return Run(self, active)
-            if len(self._executions) + len(self._beginning) >= limits.RUNS_MAX:
+            if active is None and len(self._executions) + len(self._beginning) >= limits.RUNS_MAX:
                 raise TooManyRuns(f"this process has {limits.RUNS_MAX} runs already")
-            record = RunRecord(
-                id=run_id,
-                stream=stream,
-                token=uuid.uuid4().hex,
-                format=format,
-                closes=close,
-                tag=tag,
-                ttl_s=ttl_s,
-                started_at=format_seconds(time.time()),
-                worker=self._worker,
-                embedded=self._is_embedded,
-            )
-            self._endings.held.add(record.token)
-            begun = asyncio.create_task(self._begin(record, source), name=f"mainstem-run-start {run_id}")
-            self._beginning[record.token] = begun
-            begun.add_done_callback(partial(self._note_start, record))
-            run = await asyncio.shield(begun)  # the request that starts a run may be cancelled; the run goes on
-        except asyncio.CancelledError:
-            raise
-        except BaseException:
+        except ClientError:
             await discard(source)
             raise
-        if not run.new:
+        if active is not None:
             await discard(source)
-        return run
+            await self.create_stream(active.stream, active.ttl_s)
+            return Run(self, active)
+        record = RunRecord(
+            id=run_id,
+            stream=stream,
+            token=uuid.uuid4().hex,
+            format=format,
+            closes=close,
+            tag=tag,
+            ttl_s=ttl_s,
+            started_at=format_seconds(time.time()),
+            worker=self._worker,
+            embedded=self._is_embedded,
+        )
+        self._endings.held.add(record.token)
+        begun = asyncio.create_task(self._begin(record, source), name=f"mainstem-run-start {run_id}")
+        self._beginning[record.token] = begun
+        begun.add_done_callback(partial(self._note_start, record))
+        return await asyncio.shield(begun)  # the request that starts a run may be cancelled; the run goes on
 
     async def find(self, id: str) -> Run | None:
         """Return the run with this id that is active or has ended last, in any process; None if none remembers one."""
@@ -334,18 +331,24 @@ class Runs:
             raise BadArgument(f"the stream {path!r} is not for runs: choose a path outside {OWN_STREAMS}")
 
     async def _begin(self, record: RunRecord, source: Source) -> Run:
-        winner = await self.shared.claim(record)
-        if winner.token != record.token:
-            self._endings.held.discard(record.token)
-            await self.create_stream(winner.stream, winner.ttl_s)
-            return Run(self, winner)
-        if not await self._open_stream(record):
-            return Run(self, record)
-        execution = Execution(self.streams, record, source, self._describe_error, self._buffered, self._turns)
-        task = asyncio.create_task(self._execute(record, execution), name=f"mainstem-run {record.id}")
-        self._executions[record.token] = (execution, task)
-        task.add_done_callback(lambda _: self._executions.pop(record.token))
-        return Run(self, record, new=True)
+        """Start a run if it is the first with its id, and close its source if it is not."""
+        is_new = False
+        try:
+            winner = await self.shared.claim(record)
+            if winner.token != record.token:
+                self._endings.held.discard(record.token)
+                await self.create_stream(winner.stream, winner.ttl_s)
+                return Run(self, winner)
+            is_new = await self._open_stream(record)
+        finally:
+            if not is_new:
+                await discard(source)
+        if is_new:
+            execution = Execution(self.streams, record, source, self._describe_error, self._buffered, self._turns)
+            task = asyncio.create_task(self._execute(record, execution), name=f"mainstem-run {record.id}")
+            self._executions[record.token] = (execution, task)
+            task.add_done_callback(lambda _: self._executions.pop(record.token))
+        return Run(self, record, new=is_new)
 
     def _note_start(self, record: RunRecord, begun: "asyncio.Task[Run]") -> None:
         del self._beginning[record.token]
@@ -439,6 +442,16 @@ def check_name(what: str, name: str) -> None:
     """Raise `BadArgument` unless the registry can keep this name: every heartbeat repeats it."""
     if not name.isprintable() or len(name.encode()) > limits.RUN_NAME_BYTES_MAX:
         raise BadArgument(f"the {what} of a run must be printable, and at most {limits.RUN_NAME_BYTES_MAX} bytes long")
+
+
+def check_options(format: str, ttl_s: int | None) -> None:
+    """Raise `BadArgument` for an unknown format, and for a TTL in which a silent source would lose its stream."""
+    if format not in get_args(Format):
+        raise BadArgument(f"format is {format!r}; it must be one of: {', '.join(get_args(Format))}")
+    if ttl_s is not None and ttl_s < limits.RUN_TTL_S_MIN:
+        raise BadArgument(
+            f"ttl_s is {ttl_s}; it must be at least {limits.RUN_TTL_S_MIN}: the source may be silent for a while"
+        )
 
 
 _current: list[Runs] = []

@@ -34,6 +34,10 @@ class SharedRegistry:
         self._claims: dict[str, asyncio.Future[RunRecord]] = {}
         self._changed = asyncio.Event()
         """Set, and replaced, when entries were applied."""
+        self._failure = ""
+        """Why the stream could not be followed the last time; empty if it can be followed."""
+        self._delay_s = limits.RUN_RETRY_S
+        """How long to wait after the next failure."""
         self._ends: dict[str, asyncio.Future[None]] = {}
         """Resolved when the runs with these tokens are no longer active."""
         self._follower: asyncio.Task[None] | None = None
@@ -113,22 +117,34 @@ class SharedRegistry:
     async def _follow(self) -> None:
         while True:
             try:
-                async with aclosing(self._streams.follow(self.path, self._offset)) as batches:
-                    async for batch in batches:
-                        self._apply(batch)
-                raise BadArgument(f"the stream {self.path}, which lists all runs, was closed: delete it")
+                await self._follow_once()
             except ClientError as error:
-                logger.warning("the registry of runs is not readable at the moment: %s", error)
+                self._log_failure(f"the registry of runs is not readable at the moment: {error}")
                 if not error.retryable:  # it was deleted, or trimmed beyond what was applied
                     self._offset = BEGINNING
                     self.registry.read_again()
-            except Exception:
-                logger.exception("the registry of runs could not be followed")
-            await asyncio.sleep(limits.RUN_RETRY_S)
-            try:
-                await self._create()
-            except ClientError as failure:
-                logger.warning("the registry of runs could not be created: %s", failure)
+            except Exception as error:  # noqa: BLE001 - nothing may end the following; it is logged
+                self._log_failure(f"the registry of runs could not be followed: {error!r}", error)
+            await asyncio.sleep(self._delay_s)
+            self._delay_s = min(2 * self._delay_s, limits.RUN_RETRY_S_MAX)
+
+    async def _follow_once(self) -> None:
+        if self._failure:
+            await self._create()  # it may have been deleted
+        async with aclosing(self._streams.follow(self.path, self._offset)) as batches:
+            async for batch in batches:
+                self._apply(batch)
+                if self._failure and batch.up_to_date and not batch.closed:
+                    logger.info("the registry of runs is readable again")
+                    self._failure = ""
+                    self._delay_s = limits.RUN_RETRY_S
+        raise BadArgument(f"the stream {self.path}, which lists all runs, was closed: delete it")
+
+    def _log_failure(self, failure: str, error: Exception | None = None) -> None:
+        """Log a failure once, however often it is repeated: an outage may be long."""
+        if failure != self._failure:
+            self._failure = failure
+            logger.warning("%s", failure, exc_info=error)
 
     def _apply(self, batch: Batch) -> None:
         for message in batch.raw_messages:
