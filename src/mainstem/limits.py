@@ -601,23 +601,34 @@ RUN_HEARTBEAT_S: Final = 5.0
 RUN_HEARTBEAT_WAIT_S: Final = 5.0
 """How long a heartbeat may take, with its retries. A process whose connection hangs sends others before it counts as
 lost."""
+RUN_HEARTBEAT_BYTES_MAX: Final = 256 * KIB
+"""One part of the list of its runs that a process sends after a heartbeat. If the log refuses one, they are halved."""
 RUN_HEARTBEATS_MISSED_MAX: Final = 3
 """Heartbeats that a process may miss. At the next one of another process, 15 to 20 s after its own last one, it is
 lost, and its runs are ended within another 5 s. Nobody misses any while the server is away."""
 RUN_SILENCE_S: Final = 600.0
 """How long a source may yield nothing. Models that think for minutes exist; one that hangs must not run forever."""
 RUN_STOP_S: Final = 5.0
-"""How long a source that was stopped may take to clean up; then the run ends without it."""
+"""How long a source that was stopped may take to clean up. Its run has ended by then, but still counts as one of its
+process."""
+RUN_CLOSE_S: Final = 10.0
+"""How long a process that stops may take to store the ends of its runs, after the time in which they may finish. While
+the log is away it cannot, and other processes end them."""
 RUN_WRITE_S: Final = 120.0
 """How long a run tries to store a batch: longer than a server takes to restart."""
 RUN_END_S: Final = 2.0
 """How long a message to a chat waits for the end of the answer before it, which readers see before it is noted."""
 RUN_RETRY_S: Final = 1.0
 """Between attempts to store a batch, or to follow what other processes note, while the server is away."""
+RUN_RETRY_S_MAX: Final = 4.0
+"""The same for what other processes note, after several failures in a row: less than RUN_REFRESH_S."""
 RUN_REFRESH_S: Final = 10.0
 """How long a process waits for what others have noted about runs before it answers a question about one."""
 RUN_TTL_S: Final = 86_400
 """The TTL of a run's stream unless the caller chooses one: a day after its last use."""
+RUN_TTL_S_MIN: Final = 900
+"""The shortest TTL of a run's stream: a source may be silent for RUN_SILENCE_S, and its stream must not
+expire meanwhile."""
 CHAT_TTL_S: Final = 30 * 86_400
 """The TTL of a chat that has one stream, unless the application chooses one. Opening a chat creates its stream, so
 without a TTL every chat that a visitor has ever opened would stay."""

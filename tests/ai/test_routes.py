@@ -439,7 +439,7 @@ async def test_streams_of_chats_expire():
         chats = chat_routes(f"/{name}/chat", runs, lambda chat: count(1), read_url="/log", **options)
         return [*chats, *session_routes(f"/{name}/session", runs, lambda chat: count(1), read_url="/log", **options)]
 
-    app = Starlette(routes=[Mount("/log", log), *make_routes("default", runs), *make_routes("short", others, ttl_s=60)])
+    app = Starlette(routes=[Mount("/log", log), *make_routes("default", runs), *make_routes("short", others, ttl_s=3600)])
     async with (
         runs.lifespan(),
         others,
@@ -455,9 +455,9 @@ async def test_streams_of_chats_expire():
             return (await http.head(opened.headers["location"])).headers["stream-ttl"]
 
         assert await start_answer("default") == str(limits.RUN_TTL_S)
-        assert await start_answer("short") == "60"
+        assert await start_answer("short") == "3600"
         assert await open_session("default", "kept") == str(limits.CHAT_TTL_S)
-        assert await open_session("short", "other") == "60"
+        assert await open_session("short", "other") == "3600"
         assert await open_session("short", "kept") == str(limits.CHAT_TTL_S), "a chat keeps the TTL that it began with"
         assert (await http.post("/short/session/kept", json=say("kept"))).status_code == 202
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from mainstem import limits
-from mainstem.ai import Runs, durable, resume
-from mainstem.ai.errors import RunNotFound, StreamInUse
+from mainstem.ai import Run, Runs, durable, resume
+from mainstem.ai.errors import RunNotFound, RunsNotOpen, StreamInUse
 from mainstem.client import BadArgument
 from tests.ai.embedded import ABORT, embedded, find, read, wait_for
 from tests.ai.sources import Source, count
@@ -139,7 +139,7 @@ async def test_a_run_that_did_not_finish_is_not_taken_for_one_that_did(runs, log
     elif outcome == "failed":
         source.give(ValueError())
     else:
-        await runs._end_lost(run.record)
+        await runs._endings.end_lost(run.record)
     assert await run.wait() == outcome
     again = await durable(Source().read, stream="ended", format=format)
     assert (again.new, await again.wait(), again.reason) == (False, outcome, run.reason or again.reason)
@@ -156,6 +156,40 @@ async def test_a_stream_with_other_data_is_refused_and_unchanged(runs):
         await durable(count(1), stream="taken")
     assert await read(runs, "taken") == ["mine"]
     assert (await find(runs, "taken")).status == "failed"
+
+
+@embedded
+@pytest.mark.parametrize(("first_closes", "second_closes"), [(True, True), (True, False), (False, True)])
+async def test_two_runs_with_one_stream_exclude_each_other(runs, log, first_closes, second_closes):
+    async with Runs(log) as others:
+        source = Source()
+        results = await asyncio.gather(
+            runs.start(source.read, id="1", stream="same", close=first_closes),
+            others.start(source.read, id="2", stream="same", close=second_closes),
+            return_exceptions=True,
+        )
+        assert [type(result) for result in results] == [Run, StreamInUse]
+        source.give("a")
+        source.finish()
+        assert await (await find(others, "1")).wait() == "finished"
+        assert (await find(runs, "2")).status == "failed"
+        assert await read(runs, "same") == ["a"]
+
+
+@embedded
+async def test_runs_that_leave_their_stream_open_may_share_it(runs):
+    source = Source()
+    first = await durable(source.read, id="1", stream="shared", close=False)
+    second = await durable(source.read, id="2", stream="shared", close=False)
+    assert (first.new, second.new) == (True, True)
+
+
+@embedded
+async def test_the_registry_is_no_stream_for_runs(log):
+    async with Runs(log, registry="own/registry") as runs:
+        for stream in ("own/registry", "_mainstem/runs", "_mainstem/other"):
+            with pytest.raises(BadArgument, match="not for runs"):
+                await runs.start(count(1), id="a", stream=stream)
 
 
 @embedded
@@ -191,6 +225,23 @@ async def test_names_that_cannot_be_kept_start_nothing(runs, names):
 
 
 @embedded
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"format": "nope"}, "must be one of: plain, ui-messages, ag-ui"),
+        ({"ttl_s": 2}, "must be at least 900"),
+        ({"ttl_s": limits.RUN_SILENCE_S}, "must be at least 900"),
+    ],
+)
+async def test_options_that_cannot_be_kept_start_nothing(runs, options, text):
+    source = Source()
+    with pytest.raises(BadArgument, match=text):
+        await durable(source.read, **options)
+    assert (source.started, await runs.all()) == (False, [])
+    assert (await durable(count(1), ttl_s=None)).new
+
+
+@embedded
 async def test_a_stream_that_stays_open_takes_one_run_after_the_other(runs):
     for _ in range(2):
         run = await durable(count(1), id="session", stream="session", close=False)
@@ -221,6 +272,16 @@ async def test_a_run_whose_stream_somebody_closes_has_not_finished(runs):
     source.give("b")
     assert (await run.wait(), run.reason) == ("lost", "another process or program has ended the stream of this run")
     await source.closed.wait()
+
+
+@embedded
+async def test_a_run_shows_what_it_is(runs):
+    source = Source()
+    run = await durable(source.read(), stream="shown")
+    assert repr(run) == "<Run 'shown', running>"
+    source.finish()
+    await run.wait()
+    assert repr(run) == "<Run 'shown', finished>"
 
 
 # Stopping
@@ -318,10 +379,38 @@ async def test_a_run_starts_although_its_request_is_cancelled(runs):
 
 
 @embedded
+@pytest.mark.parametrize("stream", ["goes on", "used"])
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_cancelled_start_that_is_not_new_closes_its_source(runs, log, stream, turns):
+    class Closable:
+        closed = asyncio.Event()
+
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            raise AssertionError("it must not be read")
+
+        async def aclose(self):
+            self.closed.set()
+
+    async with Runs(log) as others:
+        await others.start(Source().read, stream="goes on")
+        await runs.streams.create("used", "application/json", body=b'["mine"]')
+        source = Closable()
+        starting = asyncio.create_task(runs.start(source, stream=stream))
+        for _ in range(turns + 1):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await source.closed.wait()
+        await asyncio.wait([starting])
+
+
+@embedded
 async def test_durable_needs_runs_that_are_open(log):
-    with pytest.raises(BadArgument, match=r"durable needs .* none is: pass runs="):
+    with pytest.raises(RunsNotOpen, match=r"durable needs .* none is: pass runs="):
         await durable(count(1), stream="x")
-    with pytest.raises(BadArgument, match=r"resume needs .* none is: pass runs="):
+    with pytest.raises(RunsNotOpen, match=r"resume needs .* none is: pass runs="):
         await resume("x")
     async with Runs(log) as runs, Runs(log) as others:
         with pytest.raises(BadArgument, match="2 are: pass runs="):

@@ -6,6 +6,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.ai import Runs, durable
+from mainstem.ai.errors import TooManyRuns
 from mainstem.client import BadArgument
 from tests.ai.embedded import ABORT, embedded, read
 from tests.ai.sources import Source
@@ -150,10 +151,56 @@ async def test_a_source_that_ignores_its_cancellation_does_not_keep_the_run(runs
 
 
 @embedded
-async def test_something_that_is_no_source_is_an_error_and_ends_the_run(runs):
-    run = await durable(lambda: 5, stream="nothing")  # type: ignore[arg-type,return-value]
+async def test_a_run_has_ended_while_its_source_cleans_up(runs, monkeypatch):
+    monkeypatch.setattr(limits, "RUNS_MAX", 1)
+    entered, cleaned_up = asyncio.Event(), asyncio.Event()
+
+    async def slow():
+        try:
+            entered.set()
+            await asyncio.Event().wait()
+            yield "never"
+        finally:
+            await cleaned_up.wait()
+
+    run = await durable(slow, id="chat", stream="chat/1")
+    await entered.wait()
+    await run.stop("enough")
+    assert await run.wait() == "stopped"
+    with pytest.raises(TooManyRuns):
+        await durable(slow, id="chat", stream="chat/2")
+    monkeypatch.setattr(limits, "RUNS_MAX", 2)
+    assert (await durable(Source().read, id="chat", stream="chat/2")).new
+    cleaned_up.set()
+    await eventually_async(lambda: len(runs._executions) == 1)
+
+
+async def answer_at_once():
+    return "an answer"
+
+
+@embedded
+@pytest.mark.parametrize("returned", [5, "text", None, ["a"]], ids=repr)
+async def test_a_callable_that_returns_no_source_fails_the_run(runs, caplog, returned):
+    run = await durable(lambda: returned, stream="nothing")
     assert await run.wait() == "failed"
-    assert (await runs.streams.head("nothing")).closed
+    assert await read(runs, "nothing") == [ERROR]
+    assert f"must be an async iterator, and is of type {type(returned).__name__}" in caplog.text
+
+
+@embedded
+async def test_a_function_that_returns_its_answer_fails_the_run(runs, caplog):
+    run = await durable(answer_at_once, stream="returned")  # type: ignore[arg-type]
+    assert await run.wait() == "failed"
+    assert "must be an async iterator, and is of type coroutine" in caplog.text
+
+
+@embedded
+@pytest.mark.parametrize("make", [lambda: "text", lambda: ["a"], lambda: iter("a"), answer_at_once, lambda: None])
+async def test_something_that_is_no_source_is_refused(runs, make):
+    with pytest.raises(BadArgument, match="must be an async iterator, or a callable that returns one"):
+        await durable(make(), stream="nothing")
+    assert await runs.all() == []
 
 
 @embedded

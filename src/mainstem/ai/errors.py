@@ -53,7 +53,7 @@ class RequestTooLarge(ClientError):
 
 
 class StreamInUse(ClientError):
-    """The stream of a new run has data already, although the run is to close it, or is no JSON stream."""
+    """The stream of a new run is no JSON stream, or has data already or another run although one is to close it."""
 
     code = "stream_in_use"
     hint = "Choose another stream."

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Any
 
 from mainstem import limits
@@ -12,7 +12,7 @@ from mainstem.ai.pieces import BufferedBytes, InvalidPiece, PieceBuffer, encode_
 from mainstem.ai.registry import Outcome, RunRecord
 from mainstem.ai.turns import Turns
 from mainstem.client.aio.streams import AsyncStreams
-from mainstem.client.core.errors import ClientError, StaleEpoch, StreamClosed, StreamGone, may_repeat
+from mainstem.client.core.errors import BadArgument, ClientError, StaleEpoch, StreamClosed, StreamGone, may_repeat
 from mainstem.client.core.protocol import Producer
 from mainstem.streams.rules.json_mode import JSON
 
@@ -53,7 +53,10 @@ class Execution:
         """When the source last yielded, by the clock of the event loop."""
 
     async def run(self) -> tuple[Outcome, str]:
-        """Run to the end, and return the outcome and its reason. The stream has them by then."""
+        """Run to the end, and return the outcome and its reason. The stream has them by then.
+
+        Call `release_source` afterwards: the source may need time to clean up.
+        """
         if self._ended is None:  # otherwise it was stopped before it began
             self._reader = asyncio.create_task(self._read(), name=f"mainstem-run-source {self._run.id}")
         try:
@@ -66,7 +69,6 @@ class Execution:
         finally:
             self.end("lost", "")  # if nothing else has ended it
             self._buffer.clear()
-            await self._release_source()
 
     def end(self, outcome: Outcome, reason: str) -> None:
         """End the run early: nothing more is read from its source."""
@@ -85,6 +87,7 @@ class Execution:
         try:
             if callable(self._source):
                 self._source = self._source()
+                check_source(self._source, "what the source of a run returns", callables=False)
             pieces = 0
             async for piece in self._source:
                 if self._ended is not None:  # the source goes on although it was cancelled
@@ -118,7 +121,7 @@ class Execution:
             logger.exception("`describe_error` failed for the run %s", self._run.id)
             return ""
 
-    async def _release_source(self) -> None:
+    async def release_source(self) -> None:
         """Wait until the source has cleaned up, but not for ever. Another cancellation would interrupt the clean-up."""
         if self._reader is not None:
             await asyncio.wait([self._reader], timeout=limits.RUN_STOP_S)
@@ -207,6 +210,15 @@ async def append(streams: AsyncStreams, path: str, body: bytes, producer: Produc
                 raise
             logger.warning("a run could not be stored yet: %s", error)
             await asyncio.sleep(limits.RUN_RETRY_S)
+
+
+def check_source(source: Any, what: str = "the source of a run", *, callables: bool = True) -> None:
+    """Raise `BadArgument` unless a source can be read."""
+    if not isinstance(source, AsyncIterable) and not (callables and callable(source)):
+        if inspect.iscoroutine(source):
+            source.close()  # otherwise Python warns that it was never awaited
+        wanted = "an async iterator, or a callable that returns one" if callables else "an async iterator"
+        raise BadArgument(f"{what} must be {wanted}, and is of type {type(source).__name__}")
 
 
 def release(waiting: "asyncio.Future[bool]") -> None:

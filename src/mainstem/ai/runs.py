@@ -8,19 +8,21 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, get_args
 
 from mainstem import limits
 from mainstem.access import OWN_STREAMS
+from mainstem.ai.endings import Endings
 from mainstem.ai.errors import RunNotFound, RunsNotOpen, StreamInUse, TooManyRuns
-from mainstem.ai.execution import Execution, Source, append, discard
-from mainstem.ai.formats import DEFAULT_REASONS, Format, last_message, read_outcome
-from mainstem.ai.pieces import BufferedBytes, encode_piece
-from mainstem.ai.registry import Ended, Entry, Heartbeat, Outcome, Registry, RunRecord, Status, Stopped
+from mainstem.ai.execution import Execution, Source, check_source, discard
+from mainstem.ai.formats import DEFAULT_REASONS, Format
+from mainstem.ai.heartbeats import Heartbeats
+from mainstem.ai.pieces import BufferedBytes
+from mainstem.ai.registry import Ended, Entry, Registry, RunRecord, Status, Stopped
 from mainstem.ai.shared_registry import SharedRegistry
 from mainstem.ai.turns import Turns
 from mainstem.client.aio.streams import AsyncStreams
@@ -28,8 +30,6 @@ from mainstem.client.core.errors import (
     BadArgument,
     ClientError,
     NotFound,
-    StaleEpoch,
-    StreamClosed,
     StreamExists,
 )
 from mainstem.client.core.protocol import BEGINNING
@@ -46,6 +46,9 @@ REGISTRY: Final = OWN_STREAMS + "runs"
 class App(Protocol):
     """An embedded app, as `create_app` returns it."""
 
+    @property
+    def exclusive(self) -> bool: ...
+
     def client(self) -> AsyncStreams: ...
 
     def lifespan(self, app: object = None) -> Any: ...
@@ -59,6 +62,9 @@ class Run:
         self._record = record
         self.new = new
         """Whether this call has started the run."""
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id!r}, {self.status}>"
 
     @property
     def record(self) -> RunRecord:
@@ -95,10 +101,10 @@ class Run:
         return self._current.active
 
     async def wait(self) -> Status:
-        """Wait until the run has ended, and return how."""
-        while self._current.active:
-            await self._runs.shared.wait_for_change()
-        return self._current.status
+        """Wait until the run has ended, and return how. Raises `RunsNotOpen` if the `Runs` are closed before."""
+        while (run := self._current).active:
+            await self._runs.shared.wait_for_end(run)
+        return run.status
 
     async def stop(self, reason: str = "") -> Status:
         """Stop the run, wherever it runs. Return once the stop is durable; `wait` returns once the run has ended.
@@ -143,16 +149,15 @@ class Runs:
         self.prefix = prefix
         self._worker = uuid.uuid4().hex
         self.shared = SharedRegistry(self.streams, registry, Registry(self._worker), self._take_entry)
+        self._is_embedded = self._app is not None and self._app.exclusive
+        self._endings = Endings(self.streams, self.shared, _workers if self._is_embedded else None)
+        self._heartbeats = Heartbeats(self.shared)
         self._drain_s = drain_s
         self._describe_error = describe_error
         self._buffered = BufferedBytes()
         self._turns = Turns(limits.RUN_APPENDS_MAX)
-        self._executions: dict[str, tuple[RunRecord, Execution, asyncio.Task[None]]] = {}
+        self._executions: dict[str, tuple[Execution, asyncio.Task[None]]] = {}
         self._beginning: dict[str, asyncio.Task[Run]] = {}
-        self._unnoted: dict[str, Ended] = {}
-        """How runs of this process ended, by their tokens, as long as the registry does not say so."""
-        self._held: set[str] = set()
-        """The tokens of runs that this process is to end, until the registry says that they have ended."""
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
 
@@ -161,10 +166,15 @@ class Runs:
     async def __aenter__(self) -> Self:
         if self._tasks:
             raise BadArgument("these runs were opened before: create new ones")
-        await self.shared.__aenter__()
+        _workers.add(self._worker)
+        try:
+            await self.shared.__aenter__()
+        except BaseException:
+            _workers.discard(self._worker)
+            raise
         self._tasks = [
             asyncio.create_task(self._beat(), name="mainstem-runs-heartbeat"),
-            asyncio.create_task(self._end_others(), name="mainstem-runs-lost"),
+            asyncio.create_task(self._endings.run(), name="mainstem-runs-ends"),
         ]
         _current.append(self)
         return self
@@ -175,21 +185,31 @@ class Runs:
         """Let the runs of this process finish for `drain_s`, and end the others, so that their readers learn of it."""
         self._stopping = True
         _current.remove(self)
-        await asyncio.gather(*self._beginning.values(), return_exceptions=True)
-        if self._drain_s and self._executions:
-            await asyncio.wait([task for _, _, task in self._executions.values()], timeout=self._drain_s)
-        executing = list(self._executions.values())
-        for _, execution, _ in executing:
-            execution.end("failed", "The server is stopping.")
-        await asyncio.gather(*(task for _, _, task in executing), return_exceptions=True)
         try:
-            await self.shared.refresh()  # so that the runs have their last status
-        except ClientError as failure:
-            logger.warning("the ends of runs could not be read at the end: %s", failure)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.shared.__aexit__(kind, error, trace)
+            await self._end_own(asyncio.get_running_loop().time() + self._drain_s)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.shared.__aexit__(kind, error, trace)
+            _workers.discard(self._worker)
+
+    async def _end_own(self, drained_s: float) -> None:
+        """Let the runs of this process finish until a time of the event loop's clock, and then end the others."""
+        closed_s = drained_s + limits.RUN_CLOSE_S
+        await finish(self._beginning.values(), closed_s)
+        if self._drain_s and self._executions:
+            timeout_s = max(0.0, drained_s - asyncio.get_running_loop().time())
+            await asyncio.wait([task for _, task in self._executions.values()], timeout=timeout_s)
+        executing = list(self._executions.values())
+        for execution, _ in executing:
+            execution.end("failed", "The server is stopping.")
+        await finish((task for _, task in executing), closed_s)
+        try:
+            async with asyncio.timeout_at(closed_s):
+                await self.shared.refresh()  # so that the runs have their last status
+        except (ClientError, TimeoutError) as failure:
+            logger.warning("the ends of runs could not be read at the end: %s", failure or "the log did not answer")
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
@@ -224,41 +244,39 @@ class Runs:
         stream = stream or f"{self.prefix}/{id}"
         run_id = id or stream
         try:
+            check_source(source)
             check_name("id", run_id)
             check_name("tag", tag)
-            self.streams.operations.requests.target(stream)  # raises `BadArgument` for an invalid path
+            check_options(format, ttl_s)
+            self._check_stream(stream)
             self._require_open()
             active = self.shared.registry.active.get(run_id)
-            if active is not None:
-                await discard(source)
-                await self.create_stream(active.stream, active.ttl_s)
-                return Run(self, active)
-            if len(self._executions) + len(self._beginning) >= limits.RUNS_MAX:
+            if active is None and len(self._executions) + len(self._beginning) >= limits.RUNS_MAX:
                 raise TooManyRuns(f"this process has {limits.RUNS_MAX} runs already")
-            record = RunRecord(
-                id=run_id,
-                stream=stream,
-                token=uuid.uuid4().hex,
-                format=format,
-                closes=close,
-                tag=tag,
-                ttl_s=ttl_s,
-                started_at=format_seconds(time.time()),
-                worker=self._worker,
-            )
-            self._held.add(record.token)
-            begun = asyncio.create_task(self._begin(record, source), name=f"mainstem-run-start {run_id}")
-            self._beginning[record.token] = begun
-            begun.add_done_callback(partial(self._note_start, record))
-            run = await asyncio.shield(begun)  # the request that starts a run may be cancelled; the run goes on
-        except asyncio.CancelledError:
-            raise
-        except BaseException:
+        except ClientError:
             await discard(source)
             raise
-        if not run.new:
+        if active is not None:
             await discard(source)
-        return run
+            await self.create_stream(active.stream, active.ttl_s)
+            return Run(self, active)
+        record = RunRecord(
+            id=run_id,
+            stream=stream,
+            token=uuid.uuid4().hex,
+            format=format,
+            closes=close,
+            tag=tag,
+            ttl_s=ttl_s,
+            started_at=format_seconds(time.time()),
+            worker=self._worker,
+            embedded=self._is_embedded,
+        )
+        self._endings.held.add(record.token)
+        begun = asyncio.create_task(self._begin(record, source), name=f"mainstem-run-start {run_id}")
+        self._beginning[record.token] = begun
+        begun.add_done_callback(partial(self._note_start, record))
+        return await asyncio.shield(begun)  # the request that starts a run may be cancelled; the run goes on
 
     async def find(self, id: str) -> Run | None:
         """Return the run with this id that is active or has ended last, in any process; None if none remembers one."""
@@ -286,7 +304,7 @@ class Runs:
             except (NotFound, BadArgument):
                 continue
             if info.closed and is_json(info.content_type):
-                outcome, reason = await self._read_outcome(stream)
+                outcome, reason = await self._endings.read_outcome(stream)
                 return Run(self, RunRecord(id=id, stream=stream, token="", status=outcome, reason=reason))
         return None
 
@@ -306,23 +324,36 @@ class Runs:
 
     # Executing
 
+    def _check_stream(self, path: str) -> None:
+        """Raise `BadArgument` unless this is the path of a stream that runs may have."""
+        self.streams.operations.requests.target(path)
+        if path == self.shared.path or path.startswith(OWN_STREAMS):
+            raise BadArgument(f"the stream {path!r} is not for runs: choose a path outside {OWN_STREAMS}")
+
     async def _begin(self, record: RunRecord, source: Source) -> Run:
-        winner = await self.shared.claim(record)
-        if winner.token != record.token:
-            self._held.discard(record.token)
-            await self.create_stream(winner.stream, winner.ttl_s)
-            return Run(self, winner)
-        if not await self._open_stream(record):
-            return Run(self, record)
-        execution = Execution(self.streams, record, source, self._describe_error, self._buffered, self._turns)
-        task = asyncio.create_task(self._execute(record, execution), name=f"mainstem-run {record.id}")
-        self._executions[record.token] = (record, execution, task)
-        return Run(self, record, new=True)
+        """Start a run if it is the first with its id, and close its source if it is not."""
+        is_new = False
+        try:
+            winner = await self.shared.claim(record)
+            if winner.token != record.token:
+                self._endings.held.discard(record.token)
+                await self.create_stream(winner.stream, winner.ttl_s)
+                return Run(self, winner)
+            is_new = await self._open_stream(record)
+        finally:
+            if not is_new:
+                await discard(source)
+        if is_new:
+            execution = Execution(self.streams, record, source, self._describe_error, self._buffered, self._turns)
+            task = asyncio.create_task(self._execute(record, execution), name=f"mainstem-run {record.id}")
+            self._executions[record.token] = (execution, task)
+            task.add_done_callback(lambda _: self._executions.pop(record.token))
+        return Run(self, record, new=is_new)
 
     def _note_start(self, record: RunRecord, begun: "asyncio.Task[Run]") -> None:
         del self._beginning[record.token]
         if begun.cancelled() or begun.exception() is not None:
-            self._held.discard(record.token)  # if it has started nevertheless, it is ended
+            self._endings.held.discard(record.token)  # if it has started nevertheless, it is ended
             error = "it was cancelled" if begun.cancelled() else begun.exception()
             logger.warning("the run %s could not be started: %s", record.id, error)
 
@@ -341,117 +372,70 @@ class Runs:
     async def _open_stream(self, record: RunRecord) -> bool:
         """Create the stream of a new run. Return False if an earlier run with this stream has closed it."""
         try:
+            rival = self.shared.registry.find_rival(record)
+            if rival is not None:
+                raise StreamInUse(f"the run {rival.id!r} writes the stream {record.stream!r} at the moment")
             info = await self.create_stream(record.stream, record.ttl_s)
             if not is_json(info.content_type):
                 raise StreamInUse(f"the stream {record.stream!r} has the content type {info.content_type}, not {JSON}")
             if info.closed:
-                outcome, reason = await self._read_outcome(record.stream)
+                outcome, reason = await self._endings.read_outcome(record.stream)
                 await self.shared.note(Ended(record.id, record.token, outcome, reason))
                 return False
             if record.closes and not info.created and not (await self.streams.read_tail(record.stream, 1)).empty:
                 raise StreamInUse(f"the stream {record.stream!r} has data already, and no run writes it")
-        except BaseException:
+        except Exception:
             await self.shared.note(Ended(record.id, record.token, "failed", "its stream could not be used"))
             raise
         return True
 
-    async def _read_outcome(self, stream: str) -> tuple[Outcome, str]:
-        """Return how the run that has closed a stream ended, and why."""
-        messages = (await self.streams.read_tail(stream, 1)).messages
-        return read_outcome(messages[-1] if messages else None)
-
     async def _execute(self, record: RunRecord, execution: Execution) -> None:
-        noted = False
         try:
             current = self.shared.registry.active.get(record.id)
             if current is not None and current.status == "stopping":  # stopped before it began
                 execution.end("stopped", current.reason)
             outcome, reason = await execution.run()
-            if outcome == "lost":
-                await self._end_lost(record, reason)
-            else:
-                ended = self._unnoted[record.token] = Ended(record.id, record.token, outcome, reason)
-                await self.shared.note(ended)
-            noted = True
-        except ClientError as error:
-            logger.error("the end of the run %s could not be noted yet: %s", record.id, error)
+            await self._endings.end(record, outcome, reason)
+        except BaseException:
+            self._endings.held.discard(record.token)
+            raise
         finally:
-            del self._executions[record.token]
-            if not noted and record.token not in self._unnoted:
-                self._held.discard(record.token)
-
-    async def _end_lost(self, record: RunRecord, reason: str = "") -> None:
-        """End a run whose process was lost. The next epoch of its producer keeps that process from writing more."""
-        outcome: Outcome = "lost"
-        try:
-            message = encode_piece(last_message(record.format, outcome, reason))
-            await append(self.streams, record.stream, b"[%b]" % message, (record.token, 1, 0), close=record.closes)
-        except StreamClosed:
-            found, why = await self._read_outcome(record.stream)
-            if found != "finished" or not reason:  # the run has ended, and only the note is missing
-                outcome, reason = found, why
-        except (StaleEpoch, NotFound) as error:
-            logger.info("the stream of the lost run %s has ended already: %s", record.id, error)
-        await self.shared.note(Ended(record.id, record.token, outcome, reason))
+            await execution.release_source()  # the end is noted by then, but the run still counts as one of RUNS_MAX
 
     # Other processes
 
     def _take_entry(self, entry: Entry) -> None:
         """Do what an entry of the registry asks of this process."""
         if isinstance(entry, Stopped) and entry.token in self._executions:
-            self._executions[entry.token][1].end("stopped", entry.reason)
+            self._executions[entry.token][0].end("stopped", entry.reason)
         elif isinstance(entry, Ended):
-            self._held.discard(entry.token)
-            self._unnoted.pop(entry.token, None)
+            self._endings.take(entry)
+            if entry.token in self._executions:  # unless it has ended here, another process has declared it lost
+                self._executions[entry.token][0].end("lost", entry.reason)
 
     async def _beat(self) -> None:
         """Say that this process is alive while there are runs, and end its runs whose sources are silent."""
         loop = asyncio.get_running_loop()
         while True:
             next_s = loop.time() + limits.RUN_HEARTBEAT_S
-            if self._executions or self.shared.registry.active:
-                await self._send_heartbeat()
+            if self.shared.registry.active:
+                await self._heartbeats.send()
             silent_s = loop.time() - limits.RUN_SILENCE_S
-            for _, execution, _ in self._executions.values():
+            for execution, _ in self._executions.values():
                 if execution.active_s < silent_s:
                     execution.end("failed", "The source of the run was silent for too long.")
             await asyncio.sleep(max(0.0, next_s - loop.time()))
 
-    async def _send_heartbeat(self) -> None:
-        """Send one heartbeat. One that gets no reply is given up: the next one uses another connection."""
-        runs = tuple(record for record, _, _ in self._executions.values())
-        try:
-            async with asyncio.timeout(limits.RUN_HEARTBEAT_WAIT_S):
-                await self.shared.note(Heartbeat(self._worker, runs))
-        except TimeoutError:
-            logger.warning(
-                "the heartbeat of the runs of this process got no reply for %g s", limits.RUN_HEARTBEAT_WAIT_S
-            )
-        except ClientError as error:
-            logger.warning("the heartbeat of the runs of this process failed: %s", error)
-        except Exception:
-            logger.exception("the heartbeat of the runs of this process failed")
 
-    async def _end_others(self) -> None:
-        """End the runs of processes that are lost, and those of this one whose start or end failed halfway."""
-        while True:
-            registry = self.shared.registry
-            abandoned = [
-                run for run in registry.active.values() if run.worker == self._worker and run.token not in self._held
-            ]
-            for record in [*registry.find_lost(), *abandoned]:
-                await self._try_to_end(record.id, self._end_lost(record))
-            for ended in list(self._unnoted.values()):
-                await self._try_to_end(ended.id, self.shared.note(ended))
-            await asyncio.sleep(limits.RUN_HEARTBEAT_S)
-
-    async def _try_to_end(self, id: str, attempt: Coroutine[Any, Any, None]) -> None:
-        try:
-            await attempt
-        except ClientError as error:
-            logger.warning("the run %s could not be ended yet: %s", id, error)
-        except Exception:
-            logger.exception("the run %s could not be ended yet", id)
+async def finish(tasks: Iterable["asyncio.Task[Any]"], until_s: float) -> None:
+    """Wait for tasks until a time of the event loop's clock, and cancel those that are late."""
+    waiting = list(tasks)
+    if waiting:
+        _, late = await asyncio.wait(waiting, timeout=max(0.0, until_s - asyncio.get_running_loop().time()))
+        for task in late:
+            logger.warning("%s is interrupted, because it took too long", task.get_name())
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
 def check_name(what: str, name: str) -> None:
@@ -460,7 +444,19 @@ def check_name(what: str, name: str) -> None:
         raise BadArgument(f"the {what} of a run must be printable, and at most {limits.RUN_NAME_BYTES_MAX} bytes long")
 
 
+def check_options(format: str, ttl_s: int | None) -> None:
+    """Raise `BadArgument` for an unknown format, and for a TTL in which a silent source would lose its stream."""
+    if format not in get_args(Format):
+        raise BadArgument(f"format is {format!r}; it must be one of: {', '.join(get_args(Format))}")
+    if ttl_s is not None and ttl_s < limits.RUN_TTL_S_MIN:
+        raise BadArgument(
+            f"ttl_s is {ttl_s}; it must be at least {limits.RUN_TTL_S_MIN}: the source may be silent for a while"
+        )
+
+
 _current: list[Runs] = []
+_workers: set[str] = set()
+"""Those of all `Runs` of this process, from before they are open until they have ended their runs."""
 
 
 async def durable(
@@ -488,5 +484,6 @@ async def resume(id: str, *, runs: Runs | None = None) -> Run | None:
 def _find_open(call: str) -> Runs:
     if len(_current) != 1:
         found = "none is" if not _current else f"{len(_current)} are"
-        raise BadArgument(f"{call} needs one `Runs` that is open in this process, and {found}: pass runs=")
+        kind = BadArgument if _current else RunsNotOpen
+        raise kind(f"{call} needs one `Runs` that is open in this process, and {found}: pass runs=")
     return _current[0]

@@ -241,6 +241,11 @@ class Mainstem:
             yield
         self.endpoints = None
 
+    @property
+    def exclusive(self) -> bool:
+        """Whether only this process can have the log open: every process that had it open before has ended."""
+        return not self.store.shared
+
     def client(self) -> "AsyncStreams":
         """Return the client of the program that embeds this app. It needs no port and no token, and may do everything.
 
