@@ -439,7 +439,9 @@ async def test_streams_of_chats_expire():
         chats = chat_routes(f"/{name}/chat", runs, lambda chat: count(1), read_url="/log", **options)
         return [*chats, *session_routes(f"/{name}/session", runs, lambda chat: count(1), read_url="/log", **options)]
 
-    app = Starlette(routes=[Mount("/log", log), *make_routes("default", runs), *make_routes("short", others, ttl_s=3600)])
+    app = Starlette(
+        routes=[Mount("/log", log), *make_routes("default", runs), *make_routes("short", others, ttl_s=3600)]
+    )
     async with (
         runs.lifespan(),
         others,
