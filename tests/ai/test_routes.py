@@ -1,7 +1,6 @@
 """The routes of chats, over real HTTP."""
 
 import asyncio
-import gc
 import json
 from contextlib import asynccontextmanager
 from urllib.parse import quote
@@ -384,7 +383,6 @@ async def test_requests_are_counted_until_their_answers_have_ended(runs, monkeyp
         ended.set()
 
         async def ask():
-            gc.collect()
             return (await http.post("/api/chat", json=say("b", "x" * 1_000))).status_code == 201
 
         await eventually_async(ask)

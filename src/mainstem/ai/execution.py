@@ -128,6 +128,7 @@ class Execution:
             if not self._reader.done():
                 logger.warning("the source of the run %s does not end although it was cancelled", self._run.id)
                 return
+            self._reader = None  # its error refers to the source, which would wait for the garbage collector
         await discard(self._source)
 
     # Writing the stream
