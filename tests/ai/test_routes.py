@@ -368,6 +368,13 @@ async def test_routes_with_the_same_runs_do_not_share_chats(runs):
 
 
 @embedded
+async def test_a_ttl_that_is_too_short_is_refused_before_a_visitor_comes(runs):
+    for make in (chat_routes, session_routes):
+        with pytest.raises(BadArgument, match="ttl_s is 60; it must be at least 900"):
+            make("/api/chat", runs, lambda chat: count(1), ttl_s=60)
+
+
+@embedded
 async def test_requests_are_counted_until_their_answers_have_ended(runs, monkeypatch):
     ended = asyncio.Event()
 

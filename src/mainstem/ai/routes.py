@@ -27,7 +27,7 @@ from mainstem.ai.errors import (
 )
 from mainstem.ai.execution import close_source
 from mainstem.ai.pieces import InvalidPiece
-from mainstem.ai.runs import Run, Runs
+from mainstem.ai.runs import Run, Runs, check_ttl
 from mainstem.ai.ui_messages import text_chunks
 from mainstem.client.core.errors import BadArgument, ClientError, NotFound
 from mainstem.client.core.results import StreamInfo
@@ -116,6 +116,7 @@ class ChatRoutes:
         authorize: Authorize | None,
         ttl_s: int | None,
     ) -> None:
+        check_ttl(ttl_s)
         _reserve_prefix(runs, prefix)
         self.path = path.rstrip("/")
         self.runs = runs

@@ -247,7 +247,8 @@ class Runs:
             check_source(source)
             check_name("id", run_id)
             check_name("tag", tag)
-            check_options(format, ttl_s)
+            check_format(format)
+            check_ttl(ttl_s)
             self._check_stream(stream)
             self._require_open()
             active = self.shared.registry.active.get(run_id)
@@ -444,10 +445,13 @@ def check_name(what: str, name: str) -> None:
         raise BadArgument(f"the {what} of a run must be printable, and at most {limits.RUN_NAME_BYTES_MAX} bytes long")
 
 
-def check_options(format: str, ttl_s: int | None) -> None:
-    """Raise `BadArgument` for an unknown format, and for a TTL in which a silent source would lose its stream."""
+def check_format(format: str) -> None:
     if format not in get_args(Format):
         raise BadArgument(f"format is {format!r}; it must be one of: {', '.join(get_args(Format))}")
+
+
+def check_ttl(ttl_s: int | None) -> None:
+    """Raise `BadArgument` for a TTL in which a silent source would lose its stream."""
     if ttl_s is not None and ttl_s < limits.RUN_TTL_S_MIN:
         raise BadArgument(
             f"ttl_s is {ttl_s}; it must be at least {limits.RUN_TTL_S_MIN}: the source may be silent for a while"
