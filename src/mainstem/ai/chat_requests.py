@@ -2,7 +2,6 @@
 
 import hashlib
 from typing import Any
-from urllib.parse import urlsplit
 from weakref import finalize
 
 import msgspec
@@ -31,19 +30,13 @@ class ChatRequest(msgspec.Struct, weakref=True):
     body: dict[str, Any]
     """Everything that the front end sent."""
     request: Request
+    tag: str = ""
+    """Tells the question from others with the same message, such as an edited one. Empty if it names no message."""
 
     @property
     def text(self) -> str:
         """The text of the last message."""
         return message_text(self.messages[-1]) if self.messages else ""
-
-    @property
-    def tag(self) -> str:
-        """Tells the question from others with the same message, such as an edited one. Empty if it names no message."""
-        if self.message_id is None:
-            return ""
-        question = msgspec.json.encode([self.trigger, self.message_id, self.messages])
-        return hashlib.sha256(question).hexdigest()
 
 
 class _Memory:
@@ -87,13 +80,15 @@ async def read_chat(request: Request, chat_id: str | None = None) -> ChatRequest
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         raise BadArgument("`messages` must be a list of objects")
     message_id = body.get("messageId") or (messages[-1].get("id") if messages else None)
+    trigger = check_id(body.get("trigger") or SUBMIT, "`trigger`")
     chat = ChatRequest(
         id=check_id(chat_id or body.get("id"), "`id`, the id of the chat,"),
         messages=messages,
-        trigger=check_id(body.get("trigger") or SUBMIT, "`trigger`"),
+        trigger=trigger,
         message_id=check_id(message_id, "the id of the message") if message_id else None,
         body=body,
         request=request,
+        tag=make_tag(trigger, message_id, messages) if message_id else "",
     )
     _memory.hold(chat, memory_bytes)
     return chat
@@ -106,12 +101,16 @@ def check_id(found: Any, what: str) -> str:
     return found
 
 
+def make_tag(trigger: str, message_id: str, messages: list[dict[str, Any]]) -> str:
+    return hashlib.sha256(msgspec.json.encode([trigger, message_id, messages])).hexdigest()
+
+
 def is_from_another_site(request: Request) -> bool:
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None or origin is None:
         return site == "cross-site"
     # Browsers do not send Sec-Fetch-Site to plain HTTP. A proxy that ends TLS may hide the scheme, but not the host.
-    return urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower()
+    return origin.partition("://")[2].lower() != request.headers.get("host", "").lower()
 
 
 def message_text(message: dict[str, Any]) -> str:
